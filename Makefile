@@ -1,0 +1,38 @@
+# Every target sets up .venv by itself; only python3 and make are needed to start.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test bench lint format clean
+.DELETE_ON_ERROR:
+
+run: .venv/ready-to-run
+	$(BIN)/occamax quickstart --out runs/quickstart
+
+test: .venv/ready-to-test
+	$(BIN)/python -m pytest
+
+bench: .venv/ready-to-test
+	$(BIN)/python benchmarks/speed.py
+
+lint: .venv/ready-to-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/ready-to-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/ready-to-run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/ready-to-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ .venv/ready-to-run

@@ -1,0 +1,127 @@
+"""The command line: parse and call. jax is imported inside the commands, so that --help answers at once."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .errors import ArgumentError, OccamaxError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; else $OCCAMAX_DATA, else the user's cache.")]
+
+
+@app.callback()
+def about() -> None:
+    """Bayesian neural networks that prune themselves while they train."""
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Argument(help="fashion_mini, fashion_mnist, mnist, cifar10 or cifar100")],
+    network: Annotated[str, typer.Argument(help="mlp, lenet, mixer or vit")],
+    method: Annotated[str, typer.Argument(help="map, flat, tiered, bmr-paper, bmr-rhs or bmr")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA-NETWORK-METHOD-seedN unless given.")] = None,
+    epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
+    steps: Annotated[int, typer.Option(help="Steps in an epoch.")] = 500,
+    batch: Annotated[int, typer.Option(help="Examples in a step.")] = 128,
+    seed: Annotated[int, typer.Option(help="Which random numbers.")] = 0,
+    seeds: Annotated[int | None, typer.Option(help="Train seeds 0 to N−1 at once, a run folder each.")] = None,
+    samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
+    data_dir: DataDir = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
+) -> None:
+    """Train one network by one method; keep the run in a folder."""
+    from .experiment import Config, Experiment
+    from .experiment import train as train_runs
+
+    if seeds is not None and seeds < 1:
+        raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
+    config = Config(data, network, method, epochs, steps, batch, seed, samples)
+    numbers = [seed] if seeds is None else list(range(seeds))
+    paths = [_run_path(config, out, number, seeds) for number in numbers]
+    if not resume and not overwrite:
+        _refuse_existing(paths)
+    experiment = Experiment.of(config, data_dir)
+    summaries = train_runs(experiment, paths, numbers, resume, overwrite)
+    for path, summary in zip(paths, summaries, strict=True):
+        _print_summary(path, summary)
+
+
+def _run_path(config, out: Path | None, seed: int, seeds: int | None) -> Path:
+    if out is None:
+        return Path("runs") / f"{config.data}-{config.network}-{config.method}-seed{seed}"
+    return out if seeds is None else out / f"seed{seed}"
+
+
+def _refuse_existing(paths: list[Path]) -> None:
+    """Before data are read: a folder in the way should not cost the user that time."""
+    from .errors import RunError
+
+    for path in paths:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
+
+
+def _print_summary(path: Path, summary: dict) -> None:
+    console = Console(highlight=False)
+    sizes = summary["sizes"]
+    table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for layer in sizes["layers"]:
+        share = 1 - layer["remaining"] / layer["weights"]
+        table.add_row(layer["name"], f"{layer['weights']:,}", f"{layer['remaining']:,}", f"{share:.1%}")
+    table.add_row("all", f"{sizes['weights']:,}", f"{sizes['remaining']:,}", f"{sizes['sparsity_of_all']:.1%}")
+    console.print(table)
+    names = ("accuracy", "nll", "ece", "brier", "sparsity")
+    console.print("  ".join(f"{name} {summary[name]:.4f}" for name in names if name in summary), soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    samples: Annotated[int | None, typer.Option(help="Draws of the weights; as in training unless given.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure a run's last checkpoint on its test set."""
+    from .experiment import RunFolder
+    from .experiment import evaluate as evaluate_run
+
+    if samples is not None and samples < 1:
+        raise ArgumentError(f"--samples: {samples} given; it must be a whole number from 1 up")
+    figures = evaluate_run(RunFolder.open(run), data_dir, samples)
+    table = Table("figure", "value", title=str(run), title_justify="left")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:.4f}")
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def data(data_dir: DataDir = None) -> None:
+    """List the data sets: which are here, where, and how large."""
+    from .data import SOURCES, find
+
+    table = Table("data set", "here", "size", "where")
+    for source in SOURCES.values():
+        folder = find(source, data_dir)
+        size = "" if folder is None else f"{sum((folder / file).stat().st_size for file in source.files) / 1e6:.1f} MB"
+        where = "downloaded when first used" if folder is None else str(folder)
+        table.add_row(source.name, "no" if folder is None else "yes", size, where)
+    Console(highlight=False).print(table)
+
+
+def main() -> None:
+    """Entry point: our own errors are one line for the user, not a traceback."""
+    try:
+        app()
+    except OccamaxError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped; continue with the same command and --resume", file=sys.stderr)
+        sys.exit(130)

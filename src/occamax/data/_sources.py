@@ -1,0 +1,179 @@
+"""The named data sets: where their files come from, how they are checked, how they are read."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ._dataset import Dataset, Split
+from ._decode import check_labels, read_idx, read_records
+
+EMBEDDED = Path(__file__).parent / "embedded"
+
+FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+DIGITS = tuple("0123456789")
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# fmt: off
+CIFAR100 = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy",
+    "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock",
+    "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest",
+    "fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion", "lizard",
+    "lobster", "man", "maple_tree", "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange", "orchid",
+    "otter", "palm_tree", "pear", "pickup_truck", "pine_tree", "plain", "plate", "poppy", "porcupine", "possum",
+    "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper",
+    "snail", "snake", "spider", "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank", "telephone",
+    "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf",
+    "woman", "worm",
+)
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file of the official address, and its MD5 as its authors publish it."""
+
+    url: str
+    md5: str
+
+
+class Source(ABC):
+    """Base of all sources. `folder` is the name its files' folder has in a data folder."""
+
+    name: str
+    folder: str
+    class_names: tuple[str, ...]
+    downloads: tuple[Download, ...]
+    is_archive: bool = False  # one archive that unpacks to `folder`, instead of single files
+    system_folder: Path | None = None  # where a distribution's package installs it
+
+    @property
+    @abstractmethod
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that make up the set."""
+
+    @abstractmethod
+    def read(self, folder: Path) -> Dataset: ...
+
+    def is_in(self, folder: Path) -> bool:
+        return all((folder / file).is_file() for file in self.files)
+
+
+@dataclass(frozen=True)
+class IdxSource(Source):
+    """MNIST and its kin: four idx files."""
+
+    name: str
+    folder: str
+    class_names: tuple[str, ...]
+    downloads: tuple[Download, ...] = ()
+    counts: tuple[int, int] = (60000, 10000)
+    side: int = 28
+    suffix: str = ".gz"
+    system_folder: Path | None = None
+
+    @property
+    def files(self):
+        return tuple(
+            f"{part}-{kind}-ubyte{self.suffix}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+        )
+
+    def read(self, folder):
+        paths = [folder / file for file in self.files]
+        train, test = (self._read_split(paths[2 * i], paths[2 * i + 1], count) for i, count in enumerate(self.counts))
+        return Dataset(self.name, train, test, self.class_names)
+
+    def _read_split(self, images: Path, labels: Path, count: int) -> Split:
+        pixels = read_idx(images, (count, self.side, self.side))[:, None]
+        return Split(pixels, check_labels(read_idx(labels, (count,)), len(self.class_names), labels))
+
+
+@dataclass(frozen=True)
+class CifarSource(Source):
+    """CIFAR's binary version: each record is `label_bytes` labels, the last one the class, then planes R, G, B."""
+
+    name: str
+    folder: str
+    class_names: tuple[str, ...]
+    label_bytes: int
+    train_files: tuple[str, ...]
+    test_file: str
+    downloads: tuple[Download, ...] = ()
+    records: int = 10000  # in the test file; the training files share five times as many
+    side: int = 32
+    is_archive: bool = True
+
+    @property
+    def files(self):
+        return (*self.train_files, self.test_file)
+
+    def read(self, folder):
+        per_file = 5 * self.records // len(self.train_files)
+        train = [self._read_file(folder / file, per_file) for file in self.train_files]
+        test = self._read_file(folder / self.test_file, self.records)
+        joined = Split(
+            np.concatenate([part.inputs for part in train]), np.concatenate([part.targets for part in train])
+        )
+        return Dataset(self.name, joined, test, self.class_names)
+
+    def _read_file(self, path: Path, count: int) -> Split:
+        records = read_records(path, count, self.label_bytes + 3 * self.side**2)
+        labels = check_labels(records[:, self.label_bytes - 1], len(self.class_names), path)
+        return Split(records[:, self.label_bytes :].reshape(count, 3, self.side, self.side), labels)
+
+
+def _idx_downloads(address: str, *md5: str) -> tuple[Download, ...]:
+    names = IdxSource("", "", ()).files
+    return tuple(Download(f"{address}/{name}", digest) for name, digest in zip(names, md5, strict=True))
+
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        IdxSource("fashion_mini", "fashion_mini", FASHION, counts=(10000, 2000), suffix=".xz", system_folder=EMBEDDED),
+        IdxSource(
+            "fashion_mnist",
+            "fashion-mnist",
+            FASHION,
+            _idx_downloads(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "bef4ecab320f06d8554ea6380940ec79",
+                "bb300cfdad3c16e7a12a480ee83cd310",
+            ),
+            system_folder=Path("/usr/share/datasets/fashion-mnist"),
+        ),
+        IdxSource(
+            "mnist",
+            "mnist",
+            DIGITS,
+            _idx_downloads(
+                "https://ossci-datasets.s3.amazonaws.com/mnist",
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "9fb629c4189551a2d022fa330f9573f3",
+                "ec29112dd5afa0611ce80d1b7f02629c",
+            ),
+        ),
+        CifarSource(
+            "cifar10",
+            "cifar-10-batches-bin",
+            CIFAR10,
+            1,
+            tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+            "test_batch.bin",
+            (Download("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        ),
+        CifarSource(
+            "cifar100",
+            "cifar-100-binary",
+            CIFAR100,
+            2,
+            ("train.bin",),
+            "test.bin",
+            (Download("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        ),
+    )
+}

@@ -1,0 +1,8 @@
+"""The posterior predictive, and figures of merit."""
+
+from .metrics import accuracy as accuracy
+from .metrics import brier as brier
+from .metrics import calibration_error as calibration_error
+from .predictive import Predictive as Predictive
+from .predictive import predict as predict
+from .predictive import score as score

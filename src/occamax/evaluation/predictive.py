@@ -1,0 +1,73 @@
+"""The posterior predictive: what the network says, averaged over draws of its weights."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..likelihoods import Categorical
+from ..model import Model
+from ..posteriors import PointMass, Posterior
+from .metrics import accuracy, brier, calibration_error
+
+
+class Predictive(NamedTuple):
+    """**expectation** E[y] under the posterior: class probabilities or a mean. **log_likelihood** ln E_q[p(y | w)], one
+    an example, the log of the averaged density. **expected_entropy** E_q[H(y | w)], for classes: the doubt that would
+    be left if the weights were known."""
+
+    expectation: Float[Array, "n out"]
+    log_likelihood: Float[Array, "n"]
+    expected_entropy: Float[Array, "n"]
+
+
+def predict(
+    model: Model,
+    posterior: Posterior,
+    mask: Bool[Array, "weights"],
+    key: PRNGKeyArray,
+    inputs: Array,
+    targets: Array | None = None,
+    samples: int = 100,
+    chunk: int = 1000,
+) -> Predictive:
+    """Averages over `samples` draws; one draw and `chunk` examples at a time, so memory does not grow with either.
+    A point mass is the same in every draw, so it takes one. Without targets `log_likelihood` is NaN."""
+    samples = 1 if isinstance(posterior, PointMass) else samples
+
+    def one_draw(carry: Predictive, draw_key: PRNGKeyArray) -> tuple[Predictive, None]:
+        latents = posterior.draw(draw_key)
+        network = model.bind(latents, mask)
+        outputs = lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
+        expectation = model.likelihood.expectation(outputs)
+        if targets is None:
+            log_prob = jnp.full(len(inputs), jnp.nan)
+        else:
+            log_prob = model.likelihood.log_prob(outputs, targets, model.split(latents)[2])
+        entropy = -jnp.sum(jax.scipy.special.xlogy(expectation, expectation), axis=-1)
+        return Predictive(
+            carry.expectation + expectation / samples,
+            jnp.logaddexp(carry.log_likelihood, log_prob - np.log(samples)),
+            carry.expected_entropy + entropy / samples,
+        ), None
+
+    n = len(inputs)
+    out = jax.eval_shape(lambda x: model.outputs(model.network, x), inputs[:1]).shape[1]
+    empty = Predictive(jnp.zeros((n, out)), jnp.full(n, -jnp.inf), jnp.zeros(n))
+    return lax.scan(one_draw, empty, jax.random.split(key, samples))[0]
+
+
+def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str, float]:
+    """The figures of a predictive: always nll; accuracy, ece and brier for classes, rmse for numbers."""
+    expectation = np.asarray(predictive.expectation, np.float64)
+    figures = {"nll": float(-np.mean(np.asarray(predictive.log_likelihood, np.float64)))}
+    if isinstance(model.likelihood, Categorical):
+        figures["accuracy"] = accuracy(expectation, targets)
+        figures["ece"] = calibration_error(expectation, targets)
+        figures["brier"] = brier(expectation, targets)
+    else:
+        figures["rmse"] = float(np.sqrt(np.mean((expectation - targets.reshape(expectation.shape)) ** 2)))
+    return figures

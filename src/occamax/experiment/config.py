@@ -1,0 +1,129 @@
+"""What a run is, in names and numbers: the only place where strings choose behaviour."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import PRNGKeyArray
+
+from .. import methods, networks
+from ..data import SOURCES, Dataset, load
+from ..errors import ArgumentError
+from ..methods import Method
+from ..model import Model
+from ..names import choose
+from ..training import Budget
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """How a named network is built for a data set. `image_size` is the size it takes, None for any."""
+
+    build: Callable[[tuple[int, ...], int, float, PRNGKeyArray], eqx.Module]
+    image_size: int | None = None
+
+
+def _lenet(shape, classes, dropout, key):
+    wide = shape[0] == 3  # the paper widens it for colour
+    channels, hidden = ((18, 48, 360), 256) if wide else ((6, 16, 120), 84)
+    return networks.LeNet(shape, classes, channels, hidden, dropout, key=key)
+
+
+NETWORKS: dict[str, NetworkSpec] = {
+    "mlp": NetworkSpec(lambda shape, classes, dropout, key: networks.MLP(shape, classes, dropout=dropout, key=key)),
+    "lenet": NetworkSpec(_lenet, 32),
+    "mixer": NetworkSpec(lambda shape, classes, dropout, key: networks.Mixer(shape, classes, key=key), 32),
+    "vit": NetworkSpec(lambda shape, classes, dropout, key: networks.ViT(shape, classes, dropout=dropout, key=key), 32),
+}
+
+METHODS: dict[str, Callable[[], Method]] = {
+    "map": methods.MAP,
+    "flat": methods.MeanFieldFlat,
+    "tiered": methods.MeanFieldTiered,
+    "bmr-paper": methods.PaperBMR,
+    "bmr-rhs": methods.HorseshoeBMR,
+    "bmr": methods.BMR,
+}
+
+# the names the paper gives them
+LABELS = {
+    "map": "Flat-MAP",
+    "flat": "Flat-FF",
+    "tiered": "Tiered-FF",
+    "bmr-paper": "BMR-S&S",
+    "bmr-rhs": "BMR-RHS",
+    "bmr": "BMR",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run. Written to and read from `config.json`."""
+
+    data: str
+    network: str
+    method: str
+    epochs: int = 50
+    steps: int = 500
+    batch: int = 128
+    seed: int = 0
+    samples: int = 100  # draws of the weights in each evaluation
+
+    def __post_init__(self):
+        choose("DATA", self.data, SOURCES)
+        choose("NETWORK", self.network, NETWORKS)
+        choose("METHOD", self.method, METHODS)
+        _ = self.budget
+        for name, least in (("seed", 0), ("samples", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epochs, self.steps, self.batch)
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.network}-{self.method}-seed{self.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any], source: Path) -> "Config":
+        known = {field.name: field for field in dataclasses.fields(Config)}
+        strange = set(values) - set(known)
+        missing = {name for name, field in known.items() if field.default is dataclasses.MISSING} - set(values)
+        if strange or missing:
+            raise ArgumentError(
+                f"{source}: is no configuration of this version of occamax "
+                f"(unknown: {sorted(strange) or 'none'}, missing: {sorted(missing) or 'none'})"
+            )
+        return Config(**values)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration made real: data, model, method."""
+
+    config: Config
+    dataset: Dataset
+    model: Model
+    method: Method
+
+    @staticmethod
+    def of(config: Config, data_dir: Path | None = None) -> "Experiment":
+        dataset = load(SOURCES[config.data], data_dir)
+        spec, method = NETWORKS[config.network], METHODS[config.method]()
+        size = spec.image_size
+        shape = dataset.shape if size is None else (dataset.shape[0], size, size)
+        network = spec.build(
+            shape, dataset.classes, method.dropout, jax.random.key(0)
+        )  # a template; weights come later
+        model = Model(network, method.prior, preprocess=dataset.standardise(size))
+        return Experiment(config, dataset, model, method)

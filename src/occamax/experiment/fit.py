@@ -1,0 +1,106 @@
+"""`occamax.fit`: any Equinox module, any arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data import Dataset
+from ..errors import ArgumentError
+from ..evaluation import Predictive, predict
+from ..likelihoods import Likelihood
+from ..methods import BMR, Method
+from ..model import Model
+from ..training import Budget, State
+from .loop import Epoch
+from .loop import epochs as _epochs
+from .program import Program, on_device
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A trained network: the model, its posterior and mask, and what happened on the way."""
+
+    model: Model
+    method: Method
+    state: State
+    history: list[dict[str, float]]  # one item an epoch
+
+    @property
+    def network(self) -> Any:
+        """The network at the posterior mean, pruned: an ordinary Equinox module. It takes preprocessed inputs."""
+        return self.model.bind(self.state.posterior.point, self.state.mask)
+
+    @property
+    def masks(self) -> dict[str, np.ndarray]:
+        """What was kept, by layer: True keeps. Outputs by inputs, the bias as the last column."""
+        layout = self.model.layout
+        return {
+            name: np.asarray(mask) for name, mask in zip(layout.names, layout.matrices(self.state.mask), strict=True)
+        }
+
+    @property
+    def sparsity(self) -> float:
+        """Removed / all weights, the output layer counted too."""
+        return float(1.0 - np.asarray(self.state.mask).mean())
+
+    def predict(self, inputs: Any, samples: int = 100, seed: int = 0) -> Float[np.ndarray, "n out"]:
+        """Class probabilities (or the expected target) of each input, averaged over `samples` draws of the weights."""
+        return np.asarray(self.predictive(inputs, samples, seed).expectation)
+
+    def predictive(self, inputs: Any, samples: int = 100, seed: int = 0) -> Predictive:
+        """The whole posterior predictive, enough to tell doubt about the weights from noise in the data."""
+        key = jax.random.key(seed)
+        return _predict(self.model, self.state.posterior, self.state.mask, key, jnp.asarray(inputs), None, samples)
+
+
+_predict = eqx.filter_jit(predict)
+
+
+def fit(
+    network: Any,
+    train: Dataset | tuple[Any, Any],
+    method: Method | None = None,
+    *,
+    test: tuple[Any, Any] | None = None,
+    likelihood: Likelihood | None = None,
+    select: Callable[[Any], Any] | None = None,
+    preprocess: Callable[[Array], Array] | None = None,
+    epochs: int = 20,
+    steps: int = 500,
+    batch: int = 128,
+    seed: int = 0,
+    samples: int = 100,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> Fit:
+    """Trains a network and prunes it while it trains.
+
+    **network** any Equinox module that maps one example to a vector of outputs. Its present weights are not used.
+    **train** inputs and targets, the first axis the examples; or a `Dataset`, which is standardised and tested too.
+    **method** `BMR()` unless given. **likelihood** `Categorical()` unless given.
+    **select** which weights are random, all layers unless given; the last is the output layer, which is never pruned.
+    **preprocess** one raw example → what the network takes. **on_epoch** is called after every epoch, say to print.
+    """
+    method = BMR() if method is None else method
+    if not isinstance(method, Method):
+        raise ArgumentError(f"method: {method!r} given; it must be a Method object, such as occamax.BMR()")
+    if isinstance(train, Dataset):
+        preprocess = preprocess or train.standardise()
+        train, test = (train.train.inputs, train.train.targets), test or (train.test.inputs, train.test.targets)
+    model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray)
+    for pair in filter(None, (train, test)):
+        model.check_data(*map(np.asarray, pair))
+    program = Program(model, method, Budget(epochs, steps, batch), (seed,), samples)
+    history, state = [], program.start()
+    tested = None if test is None else on_device(test)
+    for epoch in _epochs(program, state, on_device(train), tested):
+        state = epoch.state
+        history.extend(epoch.metrics)
+        if on_epoch is not None:
+            on_epoch(epoch)
+    return Fit(model, method, state, history)

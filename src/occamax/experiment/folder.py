@@ -1,0 +1,148 @@
+"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, checkpoint.safetensors."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import RunError
+from ..layout import Layout
+from ..reduction import Record
+from ..training import State
+from .checkpoint import load_arrays, save_arrays, state_from, write_atomic
+from .config import Config
+
+HISTOGRAM_EDGES = np.concatenate([-np.logspace(4, -1, 26), np.linspace(-0.1, 0.1, 3)[1:-1], np.logspace(-1, 1, 11)])
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @staticmethod
+    def create(path: Path, config: Config, overwrite: bool = False) -> "RunFolder":
+        """A new folder. One that exists and is not empty is refused."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if not overwrite:
+                raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
+            if path.is_dir() and not (path / "config.json").is_file():
+                raise RunError(f"--out: {path} is no run folder; --overwrite will not delete it. Choose another.")
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        try:
+            (path / "reductions").mkdir(parents=True)
+        except OSError as error:
+            raise RunError(f"--out: {path} cannot be made ({error.strerror}). Choose another folder.") from error
+        folder = RunFolder(path)
+        folder.write_json("config.json", config.as_dict())
+        return folder
+
+    @staticmethod
+    def open(path: Path) -> "RunFolder":
+        if not (path / "config.json").is_file():
+            raise RunError(
+                f"{path}: is no run folder (it has no config.json). Name a folder that `occamax train` wrote."
+            )
+        return RunFolder(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    def config(self) -> Config:
+        return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        return _parse((self.path / name).read_text(), self.path / name)
+
+    def write_json(self, name: str, values: dict[str, Any]) -> None:
+        write_atomic(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The complete lines of a .jsonl file; a last line cut short by a kill is left out."""
+        path = self.path / name
+        text = path.read_text() if path.exists() else ""
+        return [_parse(line, path) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def append(self, name: str, values: dict[str, Any]) -> None:
+        with open(self.path / name, "a") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return self.lines("metrics.jsonl")
+
+    def rewind(self, epoch: int) -> None:
+        """Forgets everything after `epoch`: what the checkpoint does not know of did not happen."""
+        for name in ("metrics.jsonl", "reductions.jsonl"):
+            kept = [line for line in self.lines(name) if line["epoch"] <= epoch]
+            write_atomic(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+    def save_state(self, arrays: dict[str, np.ndarray], epoch: int) -> None:
+        save_arrays(self.checkpoint, arrays, {"epoch": str(epoch)})
+
+    def load_state(self, like: State) -> tuple[State, int]:
+        arrays, metadata = load_arrays(self.checkpoint)
+        return state_from(arrays, like, self.checkpoint), int(metadata["epoch"])
+
+    def save_reduction(self, layout: Layout, before: np.ndarray, record: Record, epoch: int) -> None:
+        """One line of counts, thresholds and histograms, and a file with the mask and the ΔF of the weights that were
+        still there. `before` is the mask before the reduction, `epoch` the epoch that follows it, counted from 1."""
+        mask, delta_f = np.asarray(record.mask), np.asarray(record.delta_f)
+        layers = []
+        for i, (start, stop) in enumerate(layout.bounds):
+            alive, kept = before[start:stop], mask[start:stop]
+            layers.append(
+                {
+                    "name": layout.names[i],
+                    "size": layout.sizes[i],
+                    "threshold": float(record.threshold[i]),
+                    "removed": int(record.removed[i]),
+                    "remaining": int(record.remaining[i]),
+                    "delta_f_before": _histogram(delta_f[start:stop][alive]),
+                    "delta_f_after": _histogram(delta_f[start:stop][kept]),
+                }
+            )
+        self.append("reductions.jsonl", {"epoch": epoch, "layers": layers})
+        arrays = {
+            "mask": np.packbits(mask),
+            "delta_f": delta_f[before].astype(np.float32),
+            "before": np.packbits(before),
+        }
+        save_arrays(self.path / "reductions" / f"epoch-{epoch:04d}.safetensors", arrays, {"weights": str(mask.size)})
+
+
+def _histogram(values: np.ndarray) -> list[int]:
+    """Counts between HISTOGRAM_EDGES; what lies outside falls into the first or last bin."""
+    clipped = np.clip(values, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
+    return np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist()
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RunError(f"{path}: is damaged, it is no JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise RunError(f"{path}: is damaged, it holds {type(values).__name__} where an object was expected")
+    return values
+
+
+def environment() -> dict[str, Any]:
+    """Versions and device, for the summary."""
+    packages = ("occamax", "jax", "jaxlib", "equinox", "optax", "numpy")
+    device = jax.devices()[0]
+    return {
+        "versions": {name: _version(name) for name in packages},
+        "device": f"{device.platform}: {device.device_kind}",
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except Exception:  # run from a source tree that was never installed
+        return "not installed"

@@ -1,0 +1,86 @@
+"""The one visible loop: reduce → train → evaluate, epoch by epoch."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import DivergedError
+from ..evaluation import score
+from ..reduction import Record
+from ..training import State
+from .program import Program
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch brought. `state` and `record` are gone when the next begins; lists have one item a seed."""
+
+    number: int  # counted from 1
+    state: State
+    record: Record | None
+    metrics: list[dict[str, float]]
+    train_seconds: float
+
+
+def epochs(
+    program: Program,
+    state: State,
+    train: tuple[Array, Array],
+    test: tuple[Array, Array] | None,
+    first: int = 0,
+) -> Iterator[Epoch]:
+    """Trains from `state`, the state after `first` epochs, to the end of the budget."""
+    reduction = program.method.reduction
+    for epoch in range(first, program.budget.epochs):
+        began = time.perf_counter()
+        record = None
+        if reduction is not None and reduction.schedule.due(epoch):
+            state, record = program.reduce(state, jnp.float32(epoch / program.budget.epochs))
+        state, info = program.train(state, train)
+        neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
+        train_seconds = time.perf_counter() - began
+        _stop_if_diverged(neg_elbo, epoch * program.budget.steps)
+        figures = [
+            {"neg_elbo": float(line.mean()), "sparsity": _sparsity(program, state, i)}
+            for i, line in enumerate(neg_elbo)
+        ]
+        if test is not None:
+            predictive = jax.device_get(program.evaluate(state, *test))
+            targets = np.asarray(test[1])
+            for i, line in enumerate(figures):
+                line.update(score(program.model, program.of_seed(predictive, i), targets))
+        seconds = time.perf_counter() - began
+        metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
+        yield Epoch(epoch + 1, state, record, metrics, train_seconds)
+
+
+def _sparsity(program: Program, state: State, index: int) -> float:
+    """Removed / all weights of the layers that may be reduced."""
+    mask = np.asarray(program.of_seed(state.mask, index))
+    return sparsity(mask, counted(program))
+
+
+def counted(program: Program) -> int:
+    """How many leading weights of the vector the sparsity counts: all but the output layer's, if that is kept."""
+    layout, reduction = program.model.layout, program.method.reduction
+    keeps_output = reduction is None or reduction.keep_output
+    return layout.size - (layout.sizes[-1] if keeps_output and len(layout.sizes) > 1 else 0)
+
+
+def sparsity(mask: np.ndarray, count: int) -> float:
+    return 1.0 - float(mask[:count].sum()) / count
+
+
+def _stop_if_diverged(neg_elbo: np.ndarray, steps_before: int) -> None:
+    bad = ~np.isfinite(neg_elbo)
+    if bad.any():
+        step = int(bad.any(0).argmax())
+        raise DivergedError(
+            f"the objective became {neg_elbo[bad][0]} at step {steps_before + step + 1}. Likely the learning rate is "
+            "too high for this network, or the inputs' scales differ widely. Lower the rate or standardise the inputs."
+        )

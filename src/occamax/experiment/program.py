@@ -1,0 +1,66 @@
+"""The compiled parts of a run: one epoch, one reduction, one evaluation, for one seed or several at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..data import Split
+from ..evaluation import Predictive, predict
+from ..methods import Method
+from ..model import Model
+from ..reduction import Record, reduce
+from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_epoch, start
+
+
+class Program:
+    """Compiled functions of the state. With several seeds every leaf of the state has a leading axis of seeds."""
+
+    def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,), samples: int = 100):
+        self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
+        self.optimizer = adabelief(method.learning_rate, budget)
+        epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight)
+
+        def reduction(state: State, progress: Array) -> tuple[State, Record]:
+            assert method.reduction is not None
+            return reduce(model, state, method.reduction, self.optimizer, progress)
+
+        def evaluation(state: State, inputs: Array, targets: Array) -> Predictive:
+            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+            return predict(model, state.posterior, state.mask, key, inputs, targets, samples)
+
+        self.train: Callable[[State, Any], tuple[State, Info]] = jax.jit(self._lift(epoch, 1), donate_argnums=0)
+        self.reduce: Callable[[State, Array], tuple[State, Record]] = jax.jit(
+            self._lift(reduction, 1), donate_argnums=0
+        )
+        self.evaluate: Callable[[State, Array, Array], Predictive] = jax.jit(self._lift(evaluation, 2))
+
+    def _lift(self, function: Callable, shared: int) -> Callable:
+        """The function over all seeds at once; arguments after the state are shared."""
+        return function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(0, *[None] * shared))
+
+    def start(self) -> State:
+        """The first state of every seed."""
+        states = [self._start(seed) for seed in self.seeds]
+        return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+    def _start(self, seed: int) -> State:
+        first_key, key = jax.random.split(jax.random.key(seed))
+        posterior = self.method.first_posterior(self.model, first_key)
+        return start(posterior, self.model.layout.size, self.optimizer, key)
+
+    def of_seed(self, tree: Any, index: int) -> Any:
+        """One seed's part of a state, record or predictive."""
+        return tree if len(self.seeds) == 1 else jax.tree.map(lambda leaf: leaf[index], tree)
+
+    def stack(self, states: list[State]) -> State:
+        return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def on_device(split: Split | tuple[Any, Any]) -> tuple[Array, Array]:
+    """Inputs and targets where the computation is."""
+    inputs, targets = (split.inputs, split.targets) if isinstance(split, Split) else split
+    return jnp.asarray(np.asarray(inputs)), jnp.asarray(np.asarray(targets))

@@ -1,0 +1,78 @@
+"""What a user sees while a run trains: one live line on a terminal, one plain line an epoch elsewhere."""
+
+import time
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from .config import LABELS, Experiment
+from .loop import Epoch
+from .program import Program
+
+
+class Progress:
+    """Shows epochs as they come. The time left is estimated from the epochs after the first, which compiles."""
+
+    def __init__(self, experiment: Experiment, seeds: int, first: int, console: Console | None = None):
+        self.config, self.seeds = experiment.config, seeds
+        self.console = console or Console(highlight=False)
+        self.first, self.began, self.first_took = first, time.perf_counter(), 0.0
+        self.bar: Bar | None = None
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
+            self.bar = Bar(*columns, TextColumn("{task.fields[figures]}"), console=self.console)
+
+    def __enter__(self) -> "Progress":
+        config = self.config
+        title = f"{config.data} · {config.network} · {LABELS[config.method]}"
+        title += f" · {self.seeds} seeds" if self.seeds > 1 else f" · seed {config.seed}"
+        if self.bar is None:
+            self.console.print(f"{title}: {config.epochs} epochs of {config.steps} steps", soft_wrap=True)
+        else:
+            self.task = self.bar.add_task(title, total=config.epochs, completed=self.first, figures="compiling …")
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def show(self, epoch: Epoch, program: Program) -> None:
+        elapsed, done = time.perf_counter() - self.began, epoch.number - self.first
+        if done == 1:
+            self.first_took = elapsed
+        per_epoch = elapsed if done == 1 else (elapsed - self.first_took) / (done - 1)
+        figures = self._figures(epoch, program)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=epoch.number, figures=figures)
+            return
+        left = per_epoch * (self.config.epochs - epoch.number)
+        self.console.print(
+            f"epoch {epoch.number:>3}/{self.config.epochs}  {figures}  left {_clock(left)}", soft_wrap=True
+        )
+
+    def _figures(self, epoch: Epoch, program: Program) -> str:
+        mean = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
+        parts = [
+            f"{self.config.steps * self.seeds / epoch.train_seconds:5.0f} steps/s",
+            f"neg_elbo {mean['neg_elbo']:.4g}",
+        ]
+        parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece") if name in mean]
+        if program.method.reduction is not None:
+            parts.append(f"sparsity {mean['sparsity']:.3f} [{layer_sparsity(program, epoch)}]")
+        return "  ".join(parts)
+
+
+def layer_sparsity(program: Program, epoch: Epoch) -> str:
+    """Removed per cent of each layer, in order, of the first seed; long networks are cut short."""
+    mask = np.asarray(program.of_seed(epoch.state.mask, 0))
+    shares = [f"{100 * (1 - mask[start:stop].mean()):.0f}" for start, stop in program.model.layout.bounds]
+    return " ".join(shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]) + " %"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

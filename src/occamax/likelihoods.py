@@ -1,0 +1,103 @@
+"""How data arise from what a network puts out. Batches in, one number an example out."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .divergences import LOG_2_PI
+from .errors import ArgumentError
+
+
+class Likelihood(ABC):
+    """Base of all likelihoods. One that has a noise of its own keeps its logarithm as the last latent."""
+
+    def scale_gammas(self) -> tuple[Float[np.ndarray, "scales"], Float[np.ndarray, "scales"]]:
+        """Shape and rate of the Gamma prior of each of its own scales; none by default."""
+        return np.zeros(0), np.zeros(0)
+
+    @abstractmethod
+    def log_prob(
+        self, outputs: Float[Array, "batch out"], targets: Array, log_scales: Float[Array, "scales"]
+    ) -> Float[Array, "batch"]:
+        """ln p(target | output), one number an example."""
+
+    @abstractmethod
+    def expectation(self, outputs: Float[Array, "batch out"]) -> Float[Array, "batch out"]:
+        """The expected target: probabilities of classes, or a mean."""
+
+    @abstractmethod
+    def check_targets(self, targets: np.ndarray, outputs: int) -> None:
+        """Refuses targets that this likelihood cannot have produced."""
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """One of K classes; the network puts out K logits, targets are class numbers."""
+
+    def log_prob(self, outputs, targets, log_scales):
+        return jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], axis=-1)[:, 0]
+
+    def expectation(self, outputs):
+        return jax.nn.softmax(outputs)
+
+    def check_targets(self, targets, outputs):
+        if not np.issubdtype(targets.dtype, np.integer) or targets.ndim != 1:
+            raise ArgumentError(
+                f"targets: Categorical takes class numbers of shape (n,), not {targets.dtype} of shape {targets.shape}"
+            )
+        if targets.size and (targets.min() < 0 or targets.max() >= outputs):
+            raise ArgumentError(
+                f"targets: class {targets.max() if targets.max() >= outputs else targets.min()} found, but the network "
+                f"has {outputs} outputs, so classes are 0 to {outputs - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """Independent yes-or-no targets of shape (n, out); the network puts out logits."""
+
+    def log_prob(self, outputs, targets, log_scales):
+        signs = 2.0 * targets.reshape(outputs.shape) - 1.0
+        return jnp.sum(jax.nn.log_sigmoid(signs * outputs), axis=-1)
+
+    def expectation(self, outputs):
+        return jax.nn.sigmoid(outputs)
+
+    def check_targets(self, targets, outputs):
+        _check_width("Bernoulli", targets, outputs)
+        if not np.isin(targets, (0, 1)).all():
+            raise ArgumentError("targets: Bernoulli takes zeros and ones; other values were found")
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """Real targets of shape (n, out) with one unknown noise, learned: precision ~ Gamma(shape, rate)."""
+
+    precision_shape: float = 2.0
+    precision_rate: float = 2.0
+
+    def scale_gammas(self):
+        return np.array([self.precision_shape]), np.array([self.precision_rate])
+
+    def log_prob(self, outputs, targets, log_scales):
+        log_precision = log_scales[0]
+        squares = (targets.reshape(outputs.shape) - outputs) ** 2
+        return 0.5 * jnp.sum(log_precision - LOG_2_PI - jnp.exp(log_precision) * squares, axis=-1)
+
+    def expectation(self, outputs):
+        return outputs
+
+    def check_targets(self, targets, outputs):
+        _check_width("Gaussian", targets, outputs)
+        if not np.isfinite(targets).all():
+            raise ArgumentError("targets: NaN or infinite values were found; remove those rows")
+
+
+def _check_width(name: str, targets: np.ndarray, outputs: int) -> None:
+    width = 1 if targets.ndim == 1 else int(np.prod(targets.shape[1:]))
+    if width != outputs:
+        raise ArgumentError(f"targets: {name} takes {outputs} numbers an example, as the network puts out, not {width}")

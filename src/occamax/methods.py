@@ -1,0 +1,134 @@
+"""Methods: one row of a comparison each. A method is a prior, a posterior, a reduction and an optimiser.
+
+Every field is an option: `BMR(learning_rate=Constant(5e-3))`. The defaults of `MAP`, `MeanFieldFlat`, `MeanFieldTiered`
+and `PaperBMR` are the paper's.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .errors import ArgumentError
+from .model import Model
+from .posteriors import MeanField, PointMass, Posterior
+from .priors import Flat, Prior, Tiered
+from .reduction import Every, Horseshoe, Reduction
+from .schedules import Constant, Cosine, Schedule
+
+
+class Start(ABC):
+    """Base of all ways to choose the first posterior means."""
+
+    @abstractmethod
+    def __call__(self, model: Model, key: PRNGKeyArray) -> Float[Array, "latents"]: ...
+
+
+@dataclass(frozen=True)
+class Uniform(Start):
+    """Every latent uniform in ±radius: the authors' start."""
+
+    radius: float = 2.0
+
+    def __call__(self, model, key):
+        return jax.random.uniform(key, (model.latent_count,), minval=-self.radius, maxval=self.radius)
+
+
+@dataclass(frozen=True)
+class VarianceScaled(Start):
+    """Weights of variance gain / fan-in, biases zero, gains at one, scales at their prior's mode (c = 1)."""
+
+    gain: float = 1.0
+
+    def __call__(self, model, key):
+        stds = []
+        for block in model.layout.blocks:
+            stds.append(
+                np.full(block.rows * block.columns, 0.0 if block.is_gain else np.sqrt(self.gain / block.columns))
+            )
+            stds.append(np.zeros(block.size - block.rows * block.columns))
+        normal = jax.random.normal(key, (model.layout.size,))
+        log_scales = jnp.zeros(model.latent_prior.shape.size)
+        prior_scales = log_scales[: model.prior.scale_gammas(model.layout)[0].size]
+        centers = model.prior.centers(model.layout)
+        weights = jnp.asarray(np.concatenate(stds), jnp.float32) * normal + model.layout.gains()
+        unit = (weights - centers) / model.prior.weight_stds(model.layout, prior_scales)
+        return jnp.concatenate([unit, log_scales])
+
+
+@dataclass(frozen=True)
+class Method:
+    """Base of all methods.
+
+    **learning_rate** of AdaBelief and **divergence_weight** (1 is the evidence bound, less is a tempered posterior) are
+    schedules over the run. **dropout** is what the command line builds the paper's networks with; a network passed to
+    `fit` keeps its own.
+    """
+
+    prior: Prior = field(default_factory=Flat)
+    first_means: Start = field(default_factory=Uniform)
+    first_std: float = 0.1
+    learning_rate: Schedule = Constant(5e-3)
+    divergence_weight: Schedule = Constant(1.0)
+    reduction: Reduction | None = None
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        if not self.first_std > 0:
+            raise ArgumentError(f"first_std: {self.first_std!r} given; a deviation must be positive")
+        if not 0 <= self.dropout < 1:
+            raise ArgumentError(f"dropout: {self.dropout!r} given; it must lie from 0 up to, not including, 1")
+
+    def first_posterior(self, model: Model, key: PRNGKeyArray) -> Posterior:
+        return MeanField.around(self.first_means(model, key), self.first_std)
+
+
+@dataclass(frozen=True)
+class MAP(Method):
+    """Flat-MAP: the most probable weights under the flat prior, with dropout. Plain training with weight decay."""
+
+    learning_rate: Schedule = Constant(1e-3)
+    dropout: float = 0.2
+
+    def first_posterior(self, model, key):
+        return PointMass(self.first_means(model, key))
+
+
+@dataclass(frozen=True)
+class MeanFieldFlat(Method):
+    """Flat-FF: a fully factorised posterior under the flat prior."""
+
+
+@dataclass(frozen=True)
+class MeanFieldTiered(Method):
+    """Tiered-FF: a fully factorised posterior under the regularised horseshoe."""
+
+    prior: Prior = field(default_factory=Tiered)
+
+
+@dataclass(frozen=True)
+class PaperBMR(Method):
+    """BMR-S&S, the paper to the letter: Flat-FF, reduced before every epoch but the first by spike-and-slab."""
+
+    learning_rate: Schedule = Constant(1e-2)
+    reduction: Reduction | None = field(default_factory=Reduction)
+
+
+@dataclass(frozen=True)
+class HorseshoeBMR(PaperBMR):
+    """BMR with the regularised horseshoe in place of spike-and-slab."""
+
+    reduction: Reduction | None = field(default_factory=lambda: Reduction(Horseshoe()))
+
+
+@dataclass(frozen=True)
+class BMR(PaperBMR):
+    """Our best recipe so far."""
+
+    prior: Prior = field(default_factory=lambda: Flat(gain_center=1.0))
+    first_means: Start = field(default_factory=VarianceScaled)
+    learning_rate: Schedule = Cosine(1e-2)
+    reduction: Reduction | None = field(default_factory=lambda: Reduction(schedule=Every(first=1)))

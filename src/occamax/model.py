@@ -1,0 +1,111 @@
+"""A Bayesian network: a deterministic network, where its random weights stand, what is believed of them, and how data
+arise from what it puts out."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .errors import ArgumentError
+from .layout import Layout
+from .likelihoods import Categorical, Likelihood
+from .posteriors import LatentPrior
+from .priors import Prior
+
+
+class Model(eqx.Module):
+    """The joint distribution of weights, scales and data. Pure: no method changes anything.
+
+    **network** holds the deterministic part; its random weights are only a template of shapes.
+    **preprocess** turns one raw example (say, bytes) into what the network takes.
+    """
+
+    network: Any
+    layout: Layout = eqx.field(static=True)
+    prior: Prior = eqx.field(static=True)
+    likelihood: Likelihood = eqx.field(static=True)
+    preprocess: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        network: Any,
+        prior: Prior,
+        likelihood: Likelihood | None = None,
+        select: Callable[[Any], Any] | None = None,
+        preprocess: Callable[[Array], Array] = jnp.asarray,
+    ):
+        self.network = network
+        self.layout = Layout.of(network, select)
+        self.prior = prior
+        self.likelihood = Categorical() if likelihood is None else likelihood
+        self.preprocess = preprocess
+
+    @property
+    def latent_prior(self) -> LatentPrior:
+        pairs = zip(self.prior.scale_gammas(self.layout), self.likelihood.scale_gammas(), strict=True)
+        return LatentPrior(*(jnp.asarray(np.concatenate(pair), jnp.float32) for pair in pairs))
+
+    @property
+    def latent_count(self) -> int:
+        return self.layout.size + self.latent_prior.shape.size
+
+    def split(self, latents: Float[Array, "latents"]) -> list[Array]:
+        """ŵ of every weight, the prior's log-scales, the likelihood's log-scales."""
+        noise = self.likelihood.scale_gammas()[0].size
+        return list(lax.split(latents, (self.layout.size, latents.size - self.layout.size - noise, noise)))
+
+    def weights(self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> Float[Array, "weights"]:
+        unit, log_scales, _ = self.split(latents)
+        return self.prior.weights(self.layout, jnp.where(mask, unit, 0.0), log_scales)
+
+    def bind(self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> Any:
+        """The network with its weights made from the latents; removed ones take their prior centre."""
+        return self.layout.bind(self.network, self.weights(latents, mask))
+
+    def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch out"]:
+        """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
+        if key is None:
+            network = eqx.nn.inference_mode(network)
+            return jax.vmap(lambda x: network(self.preprocess(x)))(inputs)
+        if not takes_key(network):
+            return jax.vmap(lambda x: network(self.preprocess(x)))(inputs)
+        keys = jax.random.split(key, inputs.shape[0])
+        return jax.vmap(lambda x, k: network(self.preprocess(x), key=k))(inputs, keys)
+
+    def log_likelihood(
+        self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, targets: Array, key=None
+    ) -> Float[Array, "batch"]:
+        outputs = self.outputs(self.bind(latents, mask), inputs, key)
+        return self.likelihood.log_prob(outputs, targets, self.split(latents)[2])
+
+    def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
+        """Refuses data that cannot be trained on, before anything is compiled."""
+        if len(inputs) != len(targets) or not len(inputs):
+            raise ArgumentError(
+                f"train: {len(inputs)} inputs, {len(targets)} targets; there must be as many of both, at least one"
+            )
+        if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
+            raise ArgumentError("train: the inputs hold NaN or infinite values; remove or impute them")
+        try:
+            shape = jax.eval_shape(lambda x: self.outputs(self.network, x), inputs[:1]).shape
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"train: the network does not take an example of shape {inputs.shape[1:]}, type {inputs.dtype}: {error}"
+            ) from error
+        if len(shape) != 2:
+            raise ArgumentError(
+                f"network: puts out shape {shape[1:]} for one example; it should be one axis of outputs"
+            )
+        self.likelihood.check_targets(targets, shape[1])
+
+
+def takes_key(network: Any) -> bool:
+    """Whether a network is called with a key for its dropout."""
+    parameters = inspect.signature(type(network).__call__).parameters
+    return "key" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -1,0 +1,16 @@
+"""Names that users type."""
+
+import difflib
+from collections.abc import Iterable
+
+from .errors import ArgumentError
+
+
+def choose(argument: str, name: str, known: Iterable[str]) -> str:
+    """The name if it is known; else an error that lists the known ones and the nearest."""
+    names = list(known)
+    if name in names:
+        return name
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise ArgumentError(f"{argument}: {name!r} is not known; known are {', '.join(names)}.{hint}")

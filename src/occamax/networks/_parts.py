@@ -1,0 +1,68 @@
+"""What several networks share: convolution as one matrix product, cutting an image into patches, pooling, tokens."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"]) -> Float[Array, "out height2 width2"]:
+    """What `layer(image)` gives, as shifted slices and one matrix product. Stride one, no padding, one group.
+
+    A convolution inside a compiled loop takes XLA's slow path on the CPU, about five times slower than outside it;
+    a matrix product does not.
+    """
+    channels, height, width = image.shape
+    tall, wide = layer.kernel_size
+    rows, columns = height - tall + 1, width - wide + 1
+    shifted = [image[:, i : i + rows, j : j + columns] for i in range(tall) for j in range(wide)]
+    patches = jnp.stack(shifted, axis=1).reshape(channels * tall * wide, rows * columns)
+    result = layer.weight.reshape(layer.out_channels, -1) @ patches
+    if layer.bias is not None:
+        result = result + layer.bias.reshape(-1, 1)
+    return result.reshape(layer.out_channels, rows, columns)
+
+
+def halve(image: Float[Array, "channels height width"]) -> Float[Array, "channels height2 width2"]:
+    """Average pooling over 2 × 2 squares."""
+    channels, height, width = image.shape
+    return image.reshape(channels, height // 2, 2, width // 2, 2).mean((2, 4))
+
+
+def cut(image: Float[Array, "channels height width"], side: int) -> Float[Array, "patches pixels"]:
+    """The square patches of an image, row by row, each as one vector (channel, row, column)."""
+    channels, height, width = image.shape
+    grid = image.reshape(channels, height // side, side, width // side, side)
+    return grid.transpose(1, 3, 0, 2, 4).reshape(-1, channels * side * side)
+
+
+def per_token(layer: Callable[[Array], Array], tokens: Float[Array, "tokens width"]) -> Float[Array, "tokens out"]:
+    return jax.vmap(layer)(tokens)
+
+
+class Feedforward(eqx.Module):
+    """Two linear layers with GELU between them, dropout after each."""
+
+    widen: eqx.nn.Linear
+    narrow: eqx.nn.Linear
+    dropout: eqx.nn.Dropout
+
+    def __init__(self, width: int, hidden: int, dropout: float = 0.0, *, key: PRNGKeyArray):
+        first, second = jax.random.split(key)
+        self.widen = eqx.nn.Linear(width, hidden, key=first)
+        self.narrow = eqx.nn.Linear(hidden, width, key=second)
+        self.dropout = eqx.nn.Dropout(dropout)
+
+    def __call__(
+        self, tokens: Float[Array, "tokens width"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "tokens width"]:
+        first, second = split_or_none(key, 2)
+        hidden = self.dropout(jax.nn.gelu(per_token(self.widen, tokens)), key=first)
+        return self.dropout(per_token(self.narrow, hidden), key=second)
+
+
+def split_or_none(key: PRNGKeyArray | None, count: int) -> list:
+    """Keys for the dropouts of a network, or as many None when it is used without dropout."""
+    return [None] * count if key is None else list(jax.random.split(key, count))

@@ -1,0 +1,36 @@
+"""Multi-layer perceptron: five hidden layers of 400, swish."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ._parts import split_or_none
+
+
+class MLP(eqx.Module):
+    layers: tuple[eqx.nn.Linear, ...]
+    dropout: eqx.nn.Dropout
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        classes: int,
+        hidden: Sequence[int] = (400,) * 5,
+        dropout: float = 0.0,
+        *,
+        key: PRNGKeyArray,
+    ):
+        sizes = (math.prod(input_shape), *hidden, classes)
+        keys = jax.random.split(key, len(sizes) - 1)
+        pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
+        self.layers = tuple(eqx.nn.Linear(inputs, outputs, key=k) for inputs, outputs, k in pairs)
+        self.dropout = eqx.nn.Dropout(dropout)
+
+    def __call__(self, image: Float[Array, "..."], key: PRNGKeyArray | None = None) -> Float[Array, "classes"]:
+        x = image.ravel()
+        for layer, k in zip(self.layers[:-1], split_or_none(key, len(self.layers) - 1), strict=True):
+            x = self.dropout(jax.nn.swish(layer(x)), key=k)
+        return self.layers[-1](x)

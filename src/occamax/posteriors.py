@@ -1,0 +1,112 @@
+"""What is believed about the latents after the data: a point, or independent Gaussians.
+
+The latents are one vector: ŵ of every weight first, then the logarithms of the Gamma-distributed scales. A Gaussian
+over the logarithm of a scale is a log-normal over the scale.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
+
+
+class LatentPrior(eqx.Module):
+    """The prior of the latent vector: as many standard normals as the mask is long, then the logarithms of Gammas."""
+
+    shape: Float[Array, "scales"]
+    rate: Float[Array, "scales"]
+
+
+class Posterior(eqx.Module):
+    """Base of all posteriors over the latent vector."""
+
+    @property
+    @abstractmethod
+    def point(self) -> Float[Array, "latents"]:
+        """The single best vector: the mean."""
+
+    @abstractmethod
+    def draw(self, key: PRNGKeyArray) -> Float[Array, "latents"]:
+        """One sample."""
+
+    @abstractmethod
+    def divergence(self, prior: LatentPrior, mask: Bool[Array, "weights"]) -> Float[Array, ""]:
+        """Nats that the posterior costs against the prior. A removed weight costs nothing."""
+
+    @abstractmethod
+    def forget(self, gone: Bool[Array, "weights"]) -> "Posterior":
+        """The posterior of removed weights set to their prior."""
+
+
+class PointMass(Posterior):
+    """All belief on one vector. Its cost is −ln p(ŵ, scales), so that minimising the objective gives the MAP estimate.
+    The density is that of the scales themselves, not of their logarithms."""
+
+    value: Float[Array, "latents"]
+
+    @property
+    def point(self):
+        return self.value
+
+    def draw(self, key):
+        return self.value
+
+    def divergence(self, prior, mask):
+        unit, log_scales = _parts(self.value, mask)
+        cost = -jnp.sum(jnp.where(mask, normal_log_density(unit), 0.0))
+        return cost - jnp.sum(gamma_log_density(log_scales, prior.shape, prior.rate))
+
+    def forget(self, gone):
+        return PointMass(jnp.where(_widen(gone, self.value), 0.0, self.value))
+
+
+class MeanField(Posterior):
+    """Independent Gaussians: mean, and a deviation kept positive by softplus."""
+
+    mean: Float[Array, "latents"]
+    raw_std: Float[Array, "latents"]
+
+    @staticmethod
+    def around(mean: Float[Array, "latents"], std: float) -> "MeanField":
+        return MeanField(mean, jnp.full_like(mean, inverse_softplus(std)))
+
+    @property
+    def std(self) -> Float[Array, "latents"]:
+        return jax.nn.softplus(self.raw_std)
+
+    @property
+    def point(self):
+        return self.mean
+
+    def draw(self, key):
+        return self.mean + self.std * jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+    def divergence(self, prior, mask):
+        mean, log_mean = _parts(self.mean, mask)
+        std, log_std = _parts(self.std, mask)
+        cost = jnp.sum(jnp.where(mask, normal_divergence(mean, std), 0.0))
+        return cost + jnp.sum(lognormal_gamma_divergence(log_mean, log_std, prior.shape, prior.rate))
+
+    def forget(self, gone):
+        gone = _widen(gone, self.mean)
+        prior_raw_std = inverse_softplus(1.0)
+        return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, prior_raw_std, self.raw_std))
+
+
+def inverse_softplus(value: float) -> Float[Array, ""]:
+    return jnp.log(jnp.expm1(jnp.float32(value)))
+
+
+def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> list[Array]:
+    """Weights and scales. A split transposes to one concatenation, two slices to two paddings and a sum."""
+    return list(lax.split(latents, (mask.size, latents.size - mask.size)))
+
+
+def _widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:
+    """A flag for every latent: scales are never removed."""
+    return jnp.concatenate([gone, jnp.zeros(latents.size - gone.size, bool)])

@@ -1,0 +1,121 @@
+"""What is believed about the weights before the data.
+
+Every prior here has one form. The latent variables are one vector: a standard normal ŵ for each weight, then the
+logarithms of some Gamma-distributed scales. A prior says what the scales' Gamma priors are and how weights are made
+from both. The posterior over the latents is then the same object for all of them.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from .layout import Layout
+
+
+class Prior(ABC):
+    """Base of all priors."""
+
+    @abstractmethod
+    def scale_gammas(self, layout: Layout) -> tuple[Float[np.ndarray, "scales"], Float[np.ndarray, "scales"]]:
+        """Shape and rate of the Gamma prior of each scale."""
+
+    @abstractmethod
+    def weight_stds(self, layout: Layout, log_scales: Float[Array, "scales"]) -> Float[Array, "weights"]:
+        """The prior standard deviation of each weight, given the scales."""
+
+    @abstractmethod
+    def centers(self, layout: Layout) -> Float[Array, "weights"] | float:
+        """The prior mean of each weight."""
+
+    def weights(
+        self, layout: Layout, unit: Float[Array, "weights"], log_scales: Float[Array, "scales"]
+    ) -> Float[Array, "weights"]:
+        """w = center + std · ŵ. A removed weight has ŵ = 0, so it takes its centre."""
+        return self.centers(layout) + self.weight_stds(layout, log_scales) * unit
+
+
+@dataclass(frozen=True)
+class Flat(Prior):
+    """One scale a layer (the paper's flat prior, eq. 9):
+
+        c_l^-2 ~ Gamma(2, 2)      ŵ ~ Normal(0, 1)      w = γ0 · c_l · ŵ
+
+    **base_std** γ0 of every layer but the last; **output_std** γ0 of the last. **gain_center** is the prior mean of
+    normalisation gains: 0 is the authors' choice, which starts a transformer with its activations switched off; 1 is
+    the neutral value.
+    """
+
+    base_std: float = 0.1
+    output_std: float = 1.0
+    precision_shape: float = 2.0
+    precision_rate: float = 2.0
+    gain_center: float = 0.0
+
+    def scale_gammas(self, layout):
+        count = len(layout.blocks)
+        return np.full(count, self.precision_shape), np.full(count, self.precision_rate)
+
+    def weight_stds(self, layout, log_scales):
+        base = jnp.array([self.base_std] * (len(layout.blocks) - 1) + [self.output_std], log_scales.dtype)
+        return layout.spread(base * jnp.exp(-0.5 * log_scales))
+
+    def centers(self, layout):
+        return _gain_centers(layout, self.gain_center)
+
+
+@dataclass(frozen=True)
+class Tiered(Prior):
+    """Regularised horseshoe, not centred (the paper's hierarchical prior, eq. 8 and appendix B):
+
+        a_il, b_il, â_l, b̂_l ~ Gamma(½, 1)      c_l^-2 ~ Gamma(2, 6)
+        τ_il = sqrt(a_il / b_il)                 one per output row: a half-Cauchy variable
+        v_l  = τ0 · sqrt(â_l / b̂_l)              one per layer
+        γ_il² = c_l² v_l² τ_il² / (c_l² + v_l² τ_il²)      w = γ_il · ŵ
+
+    The output layer has one scale sqrt(â / b̂) and neither row scales nor a slab.
+    The scales stand in the order c^-2, â, b̂ (by layer), a, b (by row).
+    """
+
+    global_scale: float = 0.01
+    slab_shape: float = 2.0
+    slab_rate: float = 6.0
+    gain_center: float = 0.0
+
+    def scale_gammas(self, layout):
+        slabs, halves = len(layout.blocks) - 1, sum(self._counts(layout)) - (len(layout.blocks) - 1)
+        shapes = np.concatenate([np.full(slabs, self.slab_shape), np.full(halves, 0.5)])
+        rates = np.concatenate([np.full(slabs, self.slab_rate), np.ones(halves)])
+        return shapes, rates
+
+    def _counts(self, layout: Layout) -> tuple[int, ...]:
+        """How many of c^-2, â, b̂, a, b there are."""
+        layers, rows = len(layout.blocks), sum(layout.row_counts[:-1])
+        return layers - 1, layers, layers, rows, rows
+
+    def weight_stds(self, layout, log_scales):
+        log_slab_precision, log_a, log_b, log_row_a, log_row_b = lax.split(log_scales, self._counts(layout))
+        hidden = Layout(layout.blocks[:-1])
+        output_std = jnp.broadcast_to(jnp.exp(0.5 * (log_a[-1] - log_b[-1])), (layout.blocks[-1].size,))
+        if not hidden.blocks:
+            return output_std
+        log_layer_var = 2 * np.log(self.global_scale).astype(log_scales.dtype) + log_a[:-1] - log_b[:-1]
+        log_row_var = _repeat_by_row(hidden, log_layer_var) + log_row_a - log_row_b  # ln (v_l τ_il)²
+        # γ² = 1 / (1/(vτ)² + 1/c²): the form that neither overflows nor divides zero by zero
+        row_var = 1.0 / (jnp.exp(-log_row_var) + _repeat_by_row(hidden, jnp.exp(log_slab_precision)))
+        return jnp.concatenate([hidden.spread_rows(jnp.sqrt(row_var)), output_std])
+
+    def centers(self, layout):
+        return _gain_centers(layout, self.gain_center)
+
+
+def _repeat_by_row(layout: Layout, values: Float[Array, "blocks"]) -> Float[Array, "rows"]:
+    return jnp.concatenate([jnp.broadcast_to(values[i], (rows,)) for i, rows in enumerate(layout.row_counts)])
+
+
+def _gain_centers(layout: Layout, center: float) -> Float[Array, "weights"] | float:
+    gains = layout.gains()
+    return jnp.asarray(np.where(gains, center, 0.0), jnp.float32) if center and gains.any() else 0.0

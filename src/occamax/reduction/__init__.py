@@ -1,0 +1,19 @@
+"""Bayesian model reduction: what the evidence says of each weight, who decides, and when."""
+
+from . import delta_f as delta_f
+from .criteria import Beliefs as Beliefs
+from .criteria import Chance as Chance
+from .criteria import Criterion as Criterion
+from .criteria import Decision as Decision
+from .criteria import Evidence as Evidence
+from .criteria import KeepingEvidence as KeepingEvidence
+from .criteria import Magnitude as Magnitude
+from .criteria import Score as Score
+from .criteria import SignalToNoise as SignalToNoise
+from .criteria import SpikeAndSlab as SpikeAndSlab
+from .criteria import TargetSparsity as TargetSparsity
+from .horseshoe import Horseshoe as Horseshoe
+from .reduce import Record as Record
+from .reduce import Reduction as Reduction
+from .reduce import reduce as reduce
+from .schedule import Every as Every

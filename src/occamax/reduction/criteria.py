@@ -1,0 +1,164 @@
+"""Which weights go: from what is believed of them to a mask.
+
+Score, decision and schedule are three things. Scores order the weights; criteria decide; `schedule.py` says when.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import digamma
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..errors import ArgumentError
+from ..layout import Layout
+
+
+class Beliefs(NamedTuple):
+    """What a criterion may look at, one number a weight. ŵ has a standard normal prior."""
+
+    delta_f: Float[Array, "weights"]  # evidence gained by removing this weight alone
+    mean: Float[Array, "weights"]  # of ŵ
+    std: Float[Array, "weights"]  # of ŵ
+    weight: Float[Array, "weights"]  # the weight itself, at the posterior mean
+    mask: Bool[Array, "weights"]
+    reducible: Bool[Array, "weights"]
+    progress: Float[Array, ""]  # share of the run that is over
+    key: PRNGKeyArray
+
+
+class Decision(NamedTuple):
+    keep: Bool[Array, "weights"]
+    threshold: Float[Array, "blocks"]  # of the score, by layer
+
+
+class Criterion(ABC):
+    """Base of all criteria. What was removed before, and what may not be removed, is seen to by the caller."""
+
+    @abstractmethod
+    def decide(self, layout: Layout, beliefs: Beliefs) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class SpikeAndSlab(Criterion):
+    """The paper's criterion: each layer learns how much of it is spike (section 2.7). From α = α0, β = β0, each round
+
+        ζ = ψ(α) − ψ(β)      q = sigmoid(ζ − ΔF)      α = α0 + Σ q      β = β0 + Σ (1 − q)
+
+    and a weight goes when its q of the last round is under ½. Weights removed earlier stay in the sums: their posterior
+    is the prior, ΔF = 0, so they count as sigmoid(ζ), neither way. (Counted as q = 0 they drive ζ to −∞ and every
+    weight goes.)
+    """
+
+    alpha0: float = 1.0
+    beta0: float = 1.0
+    rounds: int = 4
+
+    def __post_init__(self):
+        for name in ("alpha0", "beta0", "rounds"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
+
+    def decide(self, layout, beliefs):
+        sizes = jnp.asarray(np.array(layout.sizes), beliefs.delta_f.dtype)
+        alpha = jnp.full(len(layout.blocks), self.alpha0, beliefs.delta_f.dtype)
+        beta = jnp.full(len(layout.blocks), self.beta0, beliefs.delta_f.dtype)
+        zeta = digamma(alpha) - digamma(beta)
+        for _ in range(self.rounds):
+            zeta = digamma(alpha) - digamma(beta)
+            kept = layout.totals(jax.nn.sigmoid(layout.spread(zeta) - beliefs.delta_f))
+            alpha, beta = self.alpha0 + kept, self.beta0 + sizes - kept
+        return Decision(beliefs.delta_f <= layout.spread(zeta), zeta)  # q >= ½
+
+
+@dataclass(frozen=True)
+class Evidence(Criterion):
+    """A weight goes when the evidence gained is more than `threshold` nats."""
+
+    threshold: float = 0.0
+
+    def decide(self, layout, beliefs):
+        return Decision(beliefs.delta_f <= self.threshold, jnp.full(len(layout.blocks), self.threshold))
+
+
+class Score(ABC):
+    """Base of all scores: the lowest go first."""
+
+    @abstractmethod
+    def __call__(self, beliefs: Beliefs) -> Float[Array, "weights"]: ...
+
+
+@dataclass(frozen=True)
+class KeepingEvidence(Score):
+    """−ΔF: what removing the weight would cost in evidence."""
+
+    def __call__(self, beliefs):
+        return -beliefs.delta_f
+
+
+@dataclass(frozen=True)
+class Magnitude(Score):
+    """|w|, the baseline of every pruning paper."""
+
+    def __call__(self, beliefs):
+        return jnp.abs(beliefs.weight)
+
+
+@dataclass(frozen=True)
+class SignalToNoise(Score):
+    """|mean| / std of the posterior."""
+
+    def __call__(self, beliefs):
+        return jnp.abs(beliefs.mean) / beliefs.std
+
+
+@dataclass(frozen=True)
+class Chance(Score):
+    """A random order, the floor of any comparison."""
+
+    def __call__(self, beliefs):
+        return jax.random.uniform(beliefs.key, beliefs.delta_f.shape)
+
+
+@dataclass(frozen=True)
+class TargetSparsity(Criterion):
+    """Removes exactly `sparsity` of the reducible weights, the lowest scores first, ties in the order of the vector.
+
+    **per_layer** takes the same share of every layer; otherwise the network as a whole is counted. **reach** is the
+    share of the run by which the target is met; until then it is approached along 1 − (1 − progress/reach)³.
+    """
+
+    sparsity: float
+    score: Score = KeepingEvidence()
+    per_layer: bool = False
+    reach: float = 0.0
+
+    def __post_init__(self):
+        if not 0.0 <= self.sparsity <= 1.0:
+            raise ArgumentError(f"sparsity: {self.sparsity!r} given; it must lie between 0 and 1")
+        if not 0.0 <= self.reach < 1.0:
+            raise ArgumentError(f"reach: {self.reach!r} given; it must lie between 0 and 1")
+
+    def decide(self, layout, beliefs):
+        share = self.sparsity
+        if self.reach:
+            share = share * (1.0 - (1.0 - jnp.minimum(beliefs.progress / self.reach, 1.0)) ** 3)
+        score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
+        score = jnp.where(beliefs.reducible, score, jnp.inf)
+        if not self.per_layer:
+            keep, cut = _drop_lowest(score, beliefs.reducible, share)
+            return Decision(keep, jnp.full(len(layout.blocks), cut))
+        pairs = zip(layout.split(score), layout.split(beliefs.reducible), strict=True)
+        parts = [_drop_lowest(scores, counted, share) for scores, counted in pairs]
+        return Decision(jnp.concatenate([keep for keep, _ in parts]), jnp.stack([cut for _, cut in parts]))
+
+
+def _drop_lowest(score: Array, counted: Array, share: Float[Array, ""] | float) -> tuple[Array, Array]:
+    """Keeps all but the lowest `share` of what is counted; also the lowest score kept."""
+    count = jnp.round(share * jnp.sum(counted)).astype(jnp.int32)
+    order = jnp.argsort(score, stable=True)
+    rank = jnp.zeros_like(order).at[order].set(jnp.arange(score.size, dtype=order.dtype))
+    return rank >= count, score[order[jnp.minimum(count, score.size - 1)]]

@@ -1,0 +1,81 @@
+"""One reduction: score, decide, remove. A pure function of the state."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from ..errors import ArgumentError
+from ..layout import Layout
+from ..model import Model
+from ..posteriors import MeanField
+from ..training import REDUCTION_STREAM, State
+from .criteria import Beliefs, Criterion, SpikeAndSlab
+from .delta_f import removal
+from .schedule import Every
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How a method prunes: by which criterion, when, and whether the output layer may be reduced too."""
+
+    criterion: Criterion = SpikeAndSlab()
+    schedule: Every = Every()
+    keep_output: bool = True
+
+
+class Record(NamedTuple):
+    """What one reduction did."""
+
+    mask: Bool[Array, "weights"]  # True keeps
+    delta_f: Float[Array, "weights"]  # of each weight before the reduction; 0 for those removed earlier
+    threshold: Float[Array, "blocks"]
+    removed: Int[Array, "blocks"]  # in this reduction
+    remaining: Int[Array, "blocks"]
+
+
+def reducible(layout: Layout, keep_output: bool) -> Bool[Array, "weights"]:
+    """The weights that may be removed: all, or all but the output layer's."""
+    return jnp.asarray(layout.flags(lambda block: not (keep_output and block is layout.blocks[-1])))
+
+
+def reduce(
+    model: Model,
+    state: State,
+    reduction: Reduction,
+    optimizer: optax.GradientTransformation,
+    progress: Float[Array, ""] | float = 0.0,
+) -> tuple[State, Record]:
+    """Removes what the criterion says. A removed weight's posterior becomes its prior at once and its moments in the
+    optimiser are cleared: nothing of it is left to drift."""
+    if not isinstance(state.posterior, MeanField):
+        raise ArgumentError(
+            "method: a reduction needs a mean-field posterior; a point estimate has no evidence to compare"
+        )
+    layout = model.layout
+    mean, std = (layout_part[: layout.size] for layout_part in (state.posterior.mean, state.posterior.std))
+    may_go = reducible(layout, reduction.keep_output)
+    delta_f = removal(mean, std**2)
+    weight = model.weights(state.posterior.mean, state.mask)
+    key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
+    beliefs = Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
+    decision = reduction.criterion.decide(layout, beliefs)
+    mask = state.mask & (decision.keep | ~may_go)
+    gone = state.mask & ~mask
+    record = Record(mask, delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
+    return remove(state, gone, optimizer), record
+
+
+def remove(state: State, gone: Bool[Array, "weights"], optimizer: optax.GradientTransformation) -> State:
+    """The state without the weights in `gone`."""
+    scales = state.posterior.point.size - gone.size
+    forget = jnp.concatenate([gone, jnp.zeros(scales, bool)])
+    moments = optax.tree.map_params(optimizer, lambda leaf: jnp.where(forget, 0.0, leaf), state.optimizer)
+    return state._replace(posterior=state.posterior.forget(gone), optimizer=moments, mask=state.mask & ~gone)
+
+
+def _count(layout: Layout, flags: Bool[Array, "weights"]) -> Int[Array, "blocks"]:
+    return layout.totals(flags.astype(jnp.int32))

@@ -1,0 +1,123 @@
+"""Objective, step, epoch: pure functions of (state, data).
+
+The negative ELBO over the data set, in nats,
+
+    F = N · E_q[ −ln p(y | x, w) ] + β · KL(q ‖ prior),
+
+with the expectation over one draw of the weights and one batch. A step minimises F / N. β is 1 for the evidence bound;
+`neg_elbo` is always reported at β = 1, whatever was minimised.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from .errors import ArgumentError
+from .model import Model
+from .posteriors import Posterior
+from .schedules import Schedule
+
+# Steps take their randomness from fold_in(key, step); these streams are beyond any step.
+EVALUATION_STREAM = 2**32 - 1
+REDUCTION_STREAM = 2**32 - 2
+
+
+class State(NamedTuple):
+    """All that changes while training."""
+
+    posterior: Posterior
+    optimizer: optax.OptState
+    mask: Bool[Array, "weights"]
+    key: PRNGKeyArray
+    step: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """What one step saw, in nats over the data set."""
+
+    neg_elbo: Float[Array, ""]
+    expected_nll: Float[Array, ""]
+    divergence: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: `epochs` of `steps` steps on `batch` examples each."""
+
+    epochs: int = 50
+    steps: int = 500
+    batch: int = 128
+
+    def __post_init__(self):
+        for name in ("epochs", "steps", "batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from 1 up")
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps
+
+
+def adabelief(rate: Schedule, budget: Budget) -> optax.GradientTransformation:
+    return optax.adabelief(lambda count: rate(count / budget.total_steps))
+
+
+def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransformation, key: PRNGKeyArray) -> State:
+    """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
+    donate their state."""
+    state = State(
+        posterior, optimizer.init(eqx.filter(posterior, eqx.is_array)), jnp.ones(weights, bool), key, jnp.int32(0)
+    )
+    return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
+
+
+def objective(
+    posterior: Posterior,
+    model: Model,
+    mask: Bool[Array, "weights"],
+    batch: tuple[Array, Array],
+    key: PRNGKeyArray,
+    data_size: int,
+    divergence_weight: Float[Array, ""] | float = 1.0,
+) -> tuple[Float[Array, ""], Info]:
+    """What a step minimises (F / N), and its parts in nats."""
+    draw_key, dropout_key = jax.random.split(key)
+    log_likelihood = model.log_likelihood(posterior.draw(draw_key), mask, *batch, dropout_key)
+    expected_nll = -data_size * jnp.mean(log_likelihood)
+    divergence = posterior.divergence(model.latent_prior, mask)
+    loss = (expected_nll + divergence_weight * divergence) / data_size
+    return loss, Info(expected_nll + divergence, expected_nll, divergence)
+
+
+def make_epoch(
+    model: Model, optimizer: optax.GradientTransformation, budget: Budget, divergence_weight: Schedule
+) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
+    """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie.
+
+    Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
+    """
+
+    def step(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
+        inputs, targets = data
+        batch_key, objective_key = jax.random.split(jax.random.fold_in(state.key, state.step))
+        rows = jax.random.randint(batch_key, (budget.batch,), 0, len(inputs))
+        weight = divergence_weight(state.step / budget.total_steps)
+        gradient, info = jax.grad(objective, has_aux=True)(
+            state.posterior, model, state.mask, (inputs[rows], targets[rows]), objective_key, len(inputs), weight
+        )
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
+        posterior = eqx.apply_updates(state.posterior, updates)
+        return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
+
+    def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
+        return lax.scan(lambda carry, _: step(carry, data), state, length=budget.steps)
+
+    return epoch
