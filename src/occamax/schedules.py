@@ -1,19 +1,23 @@
 """Numbers that change over a run, such as the learning rate: `schedule(progress)`, progress from 0 to 1."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-class Schedule(Protocol):
+class Schedule(ABC):
+    """Base of all schedules."""
+
+    @abstractmethod
     def __call__(self, progress: Any) -> Float[Array, ""] | float: ...
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Schedule):
     value: float
 
     def __call__(self, progress):
@@ -21,7 +25,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Ramp:
+class Ramp(Schedule):
     """`first` until `begin`, then a straight line to `last` at `end`."""
 
     first: float
@@ -35,7 +39,7 @@ class Ramp:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Schedule):
     """From `first` down to `last` along half a cosine."""
 
     first: float

@@ -29,7 +29,7 @@ class Fit:
     model: Model
     method: Method
     state: State
-    history: list[dict[str, float]]  # one item an epoch
+    history: list[dict[str, float | int]]  # one item an epoch
 
     @property
     def network(self) -> Any:

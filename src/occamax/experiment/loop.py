@@ -23,7 +23,7 @@ class Epoch:
     number: int  # counted from 1
     state: State
     record: Record | None
-    metrics: list[dict[str, float]]
+    metrics: list[dict[str, float | int]]
     train_seconds: float
 
 

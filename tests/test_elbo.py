@@ -1,0 +1,178 @@
+"""The objective against NumPyro's densities: same parameters, same draws, same number. And against a conjugate model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import optax
+import pytest
+from jax import lax
+from numpyro.infer.util import log_density
+
+from occamax.likelihoods import Bernoulli, Categorical, Gaussian
+from occamax.model import Model
+from occamax.posteriors import MeanField, PointMass
+from occamax.priors import Flat, Tiered
+from occamax.training import objective
+
+from .tolerances import SINGLE, STANDARD_ERRORS
+from .toys import Fixed, KnownNoise, Regression, Tiny, conjugate_problem, exact_posterior, tiny_data
+
+
+def tiny_arrays():
+    return tuple(map(jnp.asarray, tiny_data()))
+
+
+def network_logits(first, second, x):
+    """Tiny, written again: matrices with the bias as their last column."""
+    hidden = jnp.tanh(x @ first[:, :-1].T + first[:, -1])
+    return hidden @ second[:, :-1].T + second[:, -1]
+
+
+def flat_model(x, y):
+    precision = numpyro.sample("scales", dist.Gamma(2.0, 2.0).expand([2]).to_event(1))
+    first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))
+    second = numpyro.sample("second", dist.Normal(0, 1).expand([2, 4]).to_event(2))
+    scale = 1 / jnp.sqrt(precision)
+    numpyro.sample("y", dist.Categorical(logits=network_logits(0.1 * scale[0] * first, scale[1] * second, x)), obs=y)
+
+
+def tiered_model(x, y):
+    """c^-2 of the hidden layer, then â and b̂ of both layers, then a and b of the hidden layer's three rows."""
+    slab = numpyro.sample("slab", dist.Gamma(2.0, 6.0).expand([1]).to_event(1))
+    halves = numpyro.sample("halves", dist.Gamma(0.5, 1.0).expand([10]).to_event(1))
+    first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))
+    second = numpyro.sample("second", dist.Normal(0, 1).expand([2, 4]).to_event(2))
+    a, b, row_a, row_b = halves[:2], halves[2:4], halves[4:7], halves[7:]
+    c_sqr, v_sqr, tau_sqr = 1 / slab[0], 0.01**2 * a[0] / b[0], row_a / row_b
+    gamma = jnp.sqrt(c_sqr * v_sqr * tau_sqr / (c_sqr + v_sqr * tau_sqr))
+    logits = network_logits(gamma[:, None] * first, jnp.sqrt(a[1] / b[1]) * second, x)
+    numpyro.sample("y", dist.Categorical(logits=logits), obs=y)
+
+
+def sites(model, latents, names):
+    """Our vector of latents as NumPyro's sites."""
+    unit, log_scales, _ = model.split(latents)
+    first, second = model.layout.matrices(unit)
+    scales = jnp.exp(log_scales)
+    values = {"scales": scales, "slab": scales[:1], "halves": scales[1:], "first": first, "second": second}
+    return {name: values[name] for name in names}
+
+
+ORACLES = [
+    (Flat(), flat_model, ("scales", "first", "second")),
+    (Tiered(), tiered_model, ("slab", "halves", "first", "second")),
+]
+
+
+@pytest.mark.parametrize(("prior", "oracle", "names"), ORACLES, ids=["flat", "tiered"])
+def test_the_joint_density_is_numpyros(prior, oracle, names, key):
+    """A point mass costs −ln p(latents); with the likelihood at that point it is NumPyro's joint density."""
+    model, (x, y) = Model(Tiny(), prior), tiny_arrays()
+    latents = jax.random.normal(key, (model.latent_count,))
+    loss, info = objective(PointMass(latents), model, jnp.ones(model.layout.size, bool), (x, y), key, len(x))
+    expected, _ = log_density(oracle, (x, y), {}, sites(model, latents, names))
+    assert np.isclose(info.neg_elbo, -expected, rtol=SINGLE)
+    assert np.isclose(loss, -expected / len(x), rtol=SINGLE)
+
+
+@pytest.mark.parametrize(("prior", "oracle", "names"), ORACLES, ids=["flat", "tiered"])
+def test_the_elbo_is_numpyros(prior, oracle, names, key):
+    """Over many common draws, NumPyro's ln q − ln p(D, z) averages to our likelihood at the draw plus closed forms."""
+    model, (x, y) = Model(Tiny(), prior), tiny_arrays()
+    mean = 0.5 * jax.random.normal(key, (model.latent_count,))
+    posterior = MeanField(mean, jax.random.normal(jax.random.key(1), mean.shape) - 1.0)
+    mask = jnp.ones(model.layout.size, bool)
+    gammas = model.latent_prior
+
+    def both(k):
+        latents = posterior.draw(k)
+        nll = -jnp.sum(model.log_likelihood(latents, mask, x, y))
+        normal = dist.Normal(posterior.mean, posterior.std).log_prob(latents)
+        log_q = jnp.sum(normal) - jnp.sum(latents[model.layout.size :])  # of the scales themselves
+        log_p, _ = log_density(oracle, (x, y), {}, sites(model, latents, names))
+        return nll + posterior.divergence(gammas, mask), log_q - log_p
+
+    ours, theirs = jax.jit(lambda keys: lax.map(both, keys, batch_size=1000))(jax.random.split(key, 20000))
+    difference = np.asarray(ours - theirs, np.float64)
+    assert abs(difference.mean()) < STANDARD_ERRORS * difference.std() / np.sqrt(len(difference))
+    assert difference.std() < 0.5 * np.std(theirs) + 50  # the same draws: what differs is the divergence's noise alone
+
+
+def test_likelihoods_are_numpyros(key):
+    outputs = jax.random.normal(key, (6, 3))
+    labels, bits = jnp.array([0, 2, 1, 1, 0, 2]), jax.random.bernoulli(key, 0.5, (6, 3)).astype(jnp.int32)
+    none = jnp.zeros(0)
+    assert np.allclose(
+        Categorical().log_prob(outputs, labels, none), dist.Categorical(logits=outputs).log_prob(labels), atol=SINGLE
+    )
+    assert np.allclose(
+        Bernoulli().log_prob(outputs, bits, none),
+        dist.Bernoulli(logits=outputs).to_event(1).log_prob(bits),
+        atol=SINGLE,
+    )
+    targets = jax.random.normal(jax.random.key(1), (6, 3))
+    assert np.allclose(
+        Gaussian().log_prob(outputs, targets, jnp.array([0.7])),
+        dist.Normal(outputs, jnp.exp(-0.35)).to_event(1).log_prob(targets),
+        atol=SINGLE,
+    )
+
+
+def conjugate_model():
+    x, y, noise, prior_std = conjugate_problem()
+    model = Model(Regression(x.shape[1]), Fixed(prior_std), KnownNoise(noise))
+    mean, covariance = exact_posterior(x, y, noise, np.full(x.shape[1], prior_std**2))
+    # the mean-field optimum: the exact means, and the reciprocals of the precision's diagonal; in units of ŵ
+    optimum = mean / prior_std, 1 / np.sqrt(np.diag(np.linalg.inv(covariance))) / prior_std
+    return model, (jnp.asarray(x, jnp.float32), jnp.asarray(y[:, None], jnp.float32)), optimum
+
+
+def test_the_gradient_vanishes_at_the_exact_optimum(key):
+    model, data, (mean, std) = conjugate_model()
+    mask = jnp.ones(model.layout.size, bool)
+    raw_std = jnp.asarray(np.log(np.expm1(std)), jnp.float32)
+
+    def gradients(mean):
+        posterior = MeanField(jnp.asarray(mean, jnp.float32), raw_std)
+        one = lambda k: jax.grad(objective, has_aux=True)(posterior, model, mask, data, k, len(data[0]))[0]  # noqa: E731
+        found = jax.vmap(one)(jax.random.split(key, 4000))
+        each = np.concatenate([np.asarray(found.mean), np.asarray(found.raw_std)], axis=1)
+        return each.mean(0), each.std(0) / np.sqrt(len(each))
+
+    average, error = gradients(mean)
+    assert np.all(np.abs(average) < STANDARD_ERRORS * error)
+    average, error = gradients(mean + 0.2)
+    assert np.any(np.abs(average) > 2 * STANDARD_ERRORS * error)
+
+
+def test_training_reaches_the_exact_optimum(key):
+    model, data, (mean, std) = conjugate_model()
+    mask = jnp.ones(model.layout.size, bool)
+    optimizer = optax.adam(optax.cosine_decay_schedule(0.02, 4000))
+    posterior = MeanField.around(jnp.zeros(5), 0.5)
+
+    def step(carry, k):
+        posterior, state = carry
+        gradient, _ = jax.grad(objective, has_aux=True)(posterior, model, mask, data, k, len(data[0]))
+        updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(posterior, updates), state), None
+
+    train = jax.jit(lambda p: lax.scan(step, (p, optimizer.init(p)), jax.random.split(key, 4000))[0][0])
+    found = train(posterior)
+    assert np.allclose(found.mean, mean, atol=0.02)
+    assert np.allclose(found.std, std, rtol=0.05)
+
+
+def test_a_removed_weight_costs_nothing(key):
+    """Trap 3: the divergence of what is gone must not stay in the evidence."""
+    model = Model(Tiny(), Flat())
+    posterior = MeanField.around(jax.random.normal(key, (model.latent_count,)), 0.1)
+    mask = jnp.arange(model.layout.size) % 2 == 0
+    all_kept = posterior.divergence(model.latent_prior, jnp.ones(model.layout.size, bool))
+    half = posterior.divergence(model.latent_prior, mask)
+    mean, std = posterior.mean[: model.layout.size], posterior.std[: model.layout.size]
+    gone = jnp.where(mask, 0.0, 0.5 * (mean**2 + std**2 - 1) - jnp.log(std)).sum()
+    assert np.isclose(all_kept - half, gone, rtol=SINGLE)
+    assert gone > 1.0
