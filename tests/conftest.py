@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 with install_import_hook("occamax", "beartype.beartype"):
-    import occamax.experiment
+    pass
 
 
 @pytest.fixture

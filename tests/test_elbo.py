@@ -1,4 +1,4 @@
-"""The objective against NumPyro's densities: same parameters, same draws, same number. And against a conjugate model."""
+"""The objective against NumPyro (same parameters, same draws, same number) and against a conjugate model."""
 
 import jax
 import jax.numpy as jnp

@@ -31,7 +31,9 @@ def trained(program, epochs=2):
     return state, info
 
 
-@pytest.mark.parametrize("method", [MAP(), MeanFieldFlat(), MeanFieldTiered(), PaperBMR(), BMR()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method", [MAP(), MeanFieldFlat(), MeanFieldTiered(), PaperBMR(), BMR()], ids=lambda m: type(m).__name__
+)
 def test_every_part_is_compiled_once(method):
     """Weak types or a changed structure would compile again; this counts."""
     program = program_of(method)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -12,6 +13,10 @@ from .errors import ArgumentError, OccamaxError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; else $OCCAMAX_DATA, else the user's cache.")]
+
+
+# Enough for every method to show what it does; `samples` is small because each epoch is evaluated.
+QUICKSTART = {"epochs": 15, "steps": 100, "batch": 128, "samples": 20}
 
 
 @app.callback()
@@ -70,7 +75,7 @@ def _refuse_existing(paths: list[Path]) -> None:
 def _print_summary(path: Path, summary: dict) -> None:
     console = Console(highlight=False)
     sizes = summary["sizes"]
-    table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left")
+    table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left", box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for layer in sizes["layers"]:
@@ -95,10 +100,55 @@ def evaluate(
     if samples is not None and samples < 1:
         raise ArgumentError(f"--samples: {samples} given; it must be a whole number from 1 up")
     figures = evaluate_run(RunFolder.open(run), data_dir, samples)
-    table = Table("figure", "value", title=str(run), title_justify="left")
+    table = Table("figure", "value", title=str(run), title_justify="left", box=SIMPLE_HEAD)
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")
     Console(highlight=False).print(table)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+) -> None:
+    """Compare runs: a table here, and one self-contained HTML page."""
+    from .report import write_report
+
+    groups = write_report(runs, out)
+    _print_comparison(groups)
+    Console(highlight=False).print(f"report: {out}", soft_wrap=True)
+
+
+def _print_comparison(groups: list) -> None:
+    from itertools import groupby
+
+    from .report import comparison
+
+    console = Console(highlight=False)
+    for cell, members in groupby(groups, key=lambda group: group.cell):
+        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity", "seconds"))
+        table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row, flags in zip(rows, best, strict=True):
+            table.add_row(*(f"[bold]{entry}[/bold]" if flag else entry for entry, flag in zip(row, flags, strict=True)))
+        console.print(table)
+
+
+@app.command()
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/quickstart"),
+) -> None:
+    """Train the paper's methods on the embedded data set and compare them: a few minutes on two cores."""
+    from .experiment import Config, Experiment
+    from .experiment import train as train_runs
+
+    paths = []
+    for method in ("map", "flat", "tiered", "bmr"):
+        config = Config("fashion_mini", "mlp", method, **QUICKSTART)
+        paths.append(out / method)
+        train_runs(Experiment.of(config), paths[-1:], [config.seed], overwrite=True)
+    report(paths, out / "report.html")
 
 
 @app.command()
@@ -106,7 +156,7 @@ def data(data_dir: DataDir = None) -> None:
     """List the data sets: which are here, where, and how large."""
     from .data import SOURCES, find
 
-    table = Table("data set", "here", "size", "where")
+    table = Table("data set", "here", "size", "where", box=SIMPLE_HEAD)
     for source in SOURCES.values():
         folder = find(source, data_dir)
         size = "" if folder is None else f"{sum((folder / file).stat().st_size for file in source.files) / 1e6:.1f} MB"

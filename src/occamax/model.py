@@ -68,7 +68,7 @@ class Model(eqx.Module):
         """The network with its weights made from the latents; removed ones take their prior centre."""
         return self.layout.bind(self.network, self.weights(latents, mask))
 
-    def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch out"]:
+    def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch *out"]:
         """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
         if key is None:
             network = eqx.nn.inference_mode(network)

@@ -61,6 +61,10 @@ def test_perfect_confidence_that_is_always_wrong_is_the_worst():
 
 def test_brier_and_accuracy_example_by_example():
     probabilities, labels = random_predictions(200, 4)
-    by_hand = np.mean([sum((p - (k == y)) ** 2 for k, p in enumerate(row)) for row, y in zip(probabilities, labels, strict=True)])
+    by_hand = np.mean(
+        [sum((p - (k == y)) ** 2 for k, p in enumerate(row)) for row, y in zip(probabilities, labels, strict=True)]
+    )
     assert np.isclose(brier(probabilities, labels), by_hand)
-    assert accuracy(probabilities, labels) == np.mean([int(np.argmax(r)) == y for r, y in zip(probabilities, labels, strict=True)])
+    assert accuracy(probabilities, labels) == np.mean(
+        [int(np.argmax(r)) == y for r, y in zip(probabilities, labels, strict=True)]
+    )

@@ -45,7 +45,12 @@ def vit(channels, classes):
     [
         ("mlp", (1, 28, 28), 10, linear(784, 400) + 4 * linear(400, 400) + linear(400, 10)),
         ("mlp", (3, 32, 32), 100, linear(3072, 400) + 4 * linear(400, 400) + linear(400, 100)),
-        ("lenet", (1, 32, 32), 10, linear(25, 6) + linear(150, 16) + linear(400, 120) + linear(120, 84) + linear(84, 10)),
+        (
+            "lenet",
+            (1, 32, 32),
+            10,
+            linear(25, 6) + linear(150, 16) + linear(400, 120) + linear(120, 84) + linear(84, 10),
+        ),
         (
             "lenet",
             (3, 32, 32),

@@ -9,8 +9,8 @@ from occamax.layout import Layout
 from occamax.reduction import (
     Beliefs,
     Chance,
-    Evidence,
     Every,
+    Evidence,
     Horseshoe,
     Magnitude,
     SignalToNoise,
@@ -74,8 +74,8 @@ def test_spike_and_slab_is_the_papers_recursion_layer_by_layer(options):
 
 
 def test_what_was_removed_counts_neither_way():
-    """Trap 1: at the prior ΔF = 0, so a removed weight adds sigmoid(ζ) to one sum and the rest to the other. A criterion
-    that counts it as q = 0 lets ζ run away, reduction after reduction, until nothing is left."""
+    """Trap 1: at the prior ΔF = 0, so a removed weight adds sigmoid(ζ) to one sum and the rest to the other. Counted as
+    q = 0 instead, ζ runs away, reduction after reduction, and far too much goes."""
     layout = layout_of(30, 20, 2)
     rng = np.random.default_rng(1)
     mean = rng.normal(size=layout.size) * 0.8
@@ -97,7 +97,9 @@ def test_what_was_removed_counts_neither_way():
 def test_permuting_a_layer_permutes_its_mask():
     layout = layout_of(6, 5, 3)
     made = random_beliefs(layout.size, scale=0.4)
-    order = np.concatenate([np.random.default_rng(2).permutation(layout.sizes[0]), np.arange(layout.sizes[0], layout.size)])
+    order = np.concatenate(
+        [np.random.default_rng(2).permutation(layout.sizes[0]), np.arange(layout.sizes[0], layout.size)]
+    )
     moved = Beliefs(*(value[order] if getattr(value, "shape", None) == (layout.size,) else value for value in made))
     for criterion in (SpikeAndSlab(), Evidence(), TargetSparsity(0.4), TargetSparsity(0.4, per_layer=True)):
         straight, permuted = criterion.decide(layout, made).keep, criterion.decide(layout, moved).keep

@@ -1,4 +1,4 @@
-"""ΔF against quadrature, against the exact evidence of conjugate regression, in its limits, and against its neighbours."""
+"""ΔF against quadrature, exact evidence of conjugate regression, its limits and its neighbours."""
 
 import jax
 import jax.numpy as jnp

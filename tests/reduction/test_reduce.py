@@ -11,7 +11,7 @@ from occamax.methods import MAP, PaperBMR
 from occamax.model import Model
 from occamax.posteriors import MeanField, PointMass
 from occamax.priors import Flat
-from occamax.reduction import Evidence, Every, Reduction, reduce
+from occamax.reduction import Every, Evidence, Reduction, reduce
 from occamax.schedules import Constant, Cosine
 from occamax.training import Budget, adabelief, make_epoch, start
 
@@ -39,7 +39,9 @@ def test_removed_weights_are_forgotten_at_once(key):
     weights = model.layout.size
     assert np.allclose(np.asarray(after.posterior.mean)[:weights][gone], 0.0)
     assert np.allclose(np.asarray(after.posterior.std)[:weights][gone], 1.0, atol=1e-6)
-    assert np.array_equal(np.asarray(after.posterior.mean)[:weights][~gone], np.asarray(state.posterior.mean)[:weights][~gone])
+    assert np.array_equal(
+        np.asarray(after.posterior.mean)[:weights][~gone], np.asarray(state.posterior.mean)[:weights][~gone]
+    )
     for before, now in zip(jax.tree.leaves(state.optimizer), jax.tree.leaves(after.optimizer), strict=True):
         if np.shape(now) == (model.latent_count,):
             assert not np.asarray(now)[:weights][gone].any()
@@ -54,7 +56,10 @@ def test_removed_weights_stay_at_the_prior_while_the_rest_trains(key):
     reduced, _ = reduce(model, state, Reduction(Evidence(-1.0)), optimizer)
     later, _ = epoch(reduced, data)
     gone = np.asarray(~reduced.mask)
-    for now, then in ((later.posterior.mean, reduced.posterior.mean), (later.posterior.raw_std, reduced.posterior.raw_std)):
+    for now, then in (
+        (later.posterior.mean, reduced.posterior.mean),
+        (later.posterior.raw_std, reduced.posterior.raw_std),
+    ):
         assert np.array_equal(np.asarray(now)[: gone.size][gone], np.asarray(then)[: gone.size][gone])
         assert not np.array_equal(np.asarray(now)[: gone.size][~gone], np.asarray(then)[: gone.size][~gone])
     again, record = reduce(model, later, Reduction(Evidence(-1.0)), optimizer)

@@ -1,4 +1,5 @@
-"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, checkpoint.safetensors."""
+"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/,
+checkpoint.safetensors, weights.safetensors."""
 
 import json
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..layout import Layout
+from ..model import Model
 from ..reduction import Record
 from ..training import State
 from .checkpoint import load_arrays, save_arrays, state_from, write_atomic
@@ -87,6 +89,22 @@ class RunFolder:
     def load_state(self, like: State) -> tuple[State, int]:
         arrays, metadata = load_arrays(self.checkpoint)
         return state_from(arrays, like, self.checkpoint), int(metadata["epoch"])
+
+    def save_weights(self, model: Model, state: State) -> None:
+        """The weights at the posterior mean, pruned, layer by layer as matrices with the bias as the last column: what
+        figures are drawn from, without the model or the data."""
+        weights = model.weights(state.posterior.point, state.mask)
+        names = [f"{i:03d} {name}" for i, name in enumerate(model.layout.names)]
+        arrays = {name: np.asarray(matrix) for name, matrix in zip(names, model.layout.matrices(weights), strict=True)}
+        biases = json.dumps([block.bias_shape is not None for block in model.layout.blocks])
+        save_arrays(self.path / "weights.safetensors", arrays, {"biases": biases})
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Each layer's weights at the posterior mean, without biases, in order."""
+        arrays, metadata = load_arrays(self.path / "weights.safetensors")
+        has_bias = json.loads(metadata["biases"])
+        pairs = zip(sorted(arrays), has_bias, strict=True)
+        return {name.split(" ", 1)[1]: arrays[name][:, : arrays[name].shape[1] - bias] for name, bias in pairs}
 
     def save_reduction(self, layout: Layout, before: np.ndarray, record: Record, epoch: int) -> None:
         """One line of counts, thresholds and histograms, and a file with the mask and the ΔF of the weights that were

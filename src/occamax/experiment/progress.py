@@ -58,12 +58,18 @@ class Progress:
         mean = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
         parts = [
             f"{self.config.steps * self.seeds / epoch.train_seconds:5.0f} steps/s",
-            f"neg_elbo {mean['neg_elbo']:.4g}",
+            self._bound(program, mean["neg_elbo"]),
         ]
         parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece") if name in mean]
         if program.method.reduction is not None:
             parts.append(f"sparsity {mean['sparsity']:.3f} [{layer_sparsity(program, epoch)}]")
         return "  ".join(parts)
+
+    @staticmethod
+    def _bound(program: Program, neg_elbo: float) -> str:
+        """The evidence bound; it says so where something else is minimised in the end."""
+        weight = program.method.final_divergence_weight
+        return f"neg_elbo {neg_elbo:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:g})")
 
 
 def layer_sparsity(program: Program, epoch: Epoch) -> str:

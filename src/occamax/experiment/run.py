@@ -42,6 +42,7 @@ def train(
         try:
             for epoch in epochs(program, state, train_data, test_data, first):
                 writer.write(epoch)
+                state = epoch.state
                 rates.append(config.steps / epoch.train_seconds)
                 progress.show(epoch, program)
         except DivergedError as error:
@@ -49,6 +50,8 @@ def train(
         finally:
             writer.close()
     seconds = time.perf_counter() - began
+    for i, folder in enumerate(folders):
+        folder.save_weights(experiment.model, program.of_seed(state, i))
     return [
         _summarise(program, folder, mask, rates, seconds) for folder, mask in zip(folders, writer.masks, strict=True)
     ]
@@ -130,6 +133,7 @@ def _summarise(
     summary = {
         **metrics[-1],
         "epochs": len(metrics),
+        "divergence_weight": program.method.final_divergence_weight,
         "seconds": seconds,
         "steps_per_second": float(np.median(rates[1:] or rates)) * len(program.seeds) if rates else None,
         "seeds_at_once": len(program.seeds),

@@ -1,0 +1,51 @@
+"""A network of your own: any Equinox module. Here with a bare array, selected by name, and a rule to be found in noise.
+
+python examples/own_network.py
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import occamax as ox
+
+
+class Gated(eqx.Module):
+    """Two layers, with a learned gate on each hidden unit that is no layer of Equinox's."""
+
+    hidden: eqx.nn.Linear
+    gate: jax.Array
+    head: eqx.nn.Linear
+
+    def __init__(self, inputs: int, width: int, classes: int, *, key: jax.Array):
+        first, second = jax.random.split(key)
+        self.hidden = eqx.nn.Linear(inputs, width, key=first)
+        self.gate = jnp.ones(width)
+        self.head = eqx.nn.Linear(width, classes, key=second)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.head(jax.nn.sigmoid(self.gate) * jnp.tanh(self.hidden(x)))
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 20)).astype(np.float32)
+    labels = (x[:, 0] * x[:, 1] > 0).astype(int)  # inputs 2 to 19 say nothing
+
+    fitted = ox.fit(
+        Gated(20, 16, 2, key=jax.random.key(0)),
+        (x[:3000], labels[:3000]),
+        method=ox.BMR(),
+        test=(x[3000:], labels[3000:]),
+        select=lambda network: (network.hidden, network.gate, network.head),  # the last one is the output layer
+        epochs=12,
+        steps=300,
+        on_epoch=lambda epoch: print({name: round(value, 3) for name, value in epoch.metrics[0].items()}),
+    )
+    kept = fitted.masks["hidden"][:, :-1].sum(0)
+    print(f"{fitted.sparsity:.0%} of all weights pruned; weights kept by input: {kept.tolist()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The whole pipeline, stage by stage: data → network → prior and posterior → epochs → reductions → evaluation.
+
+`occamax.fit` does all of this in one call; here each part is in sight. About a minute on two cores.
+
+    python examples/prune_mlp.py [EPOCHS [STEPS]]
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+import occamax as ox
+from occamax.evaluation import predict, score
+from occamax.training import adabelief, make_epoch, start
+
+
+def main(epochs: int = 10, steps: int = 100) -> None:
+    # data: bytes stay bytes; one example is standardised when it is used
+    dataset = ox.load_data("fashion_mini")
+    train = jnp.asarray(dataset.train.inputs), jnp.asarray(dataset.train.targets)
+    test = jnp.asarray(dataset.test.inputs), jnp.asarray(dataset.test.targets)
+
+    # model: a plain network, as one vector of random weights under a prior
+    network = ox.MLP(dataset.shape, dataset.classes, key=jax.random.key(0))
+    model = ox.Model(network, ox.Flat(), preprocess=dataset.standardise())
+    print(f"{model.layout.size:,} weights in {len(model.layout.blocks)} layers")
+
+    # the first posterior, and the compiled parts
+    budget = ox.Budget(epochs, steps)
+    optimizer = adabelief(ox.Cosine(1e-2), budget)
+    key = jax.random.key(1)
+    posterior = ox.MeanField.around(ox.VarianceScaled()(model, key), 0.1)
+    state = start(posterior, model.layout.size, optimizer, key)
+    reduction = ox.Reduction(ox.SpikeAndSlab())
+    train_epoch = jax.jit(make_epoch(model, optimizer, budget, divergence_weight=ox.Constant(0.1)), donate_argnums=0)
+    reduce_once = jax.jit(lambda state: ox.reduce(model, state, reduction, optimizer))
+    evaluate = jax.jit(lambda state: predict(model, state.posterior, state.mask, key, *test, samples=20))
+
+    for epoch in range(epochs):
+        if epoch >= 3:  # let the means fit first
+            state, _ = reduce_once(state)
+        state, _ = train_epoch(state, train)
+        figures = score(model, evaluate(state), dataset.test.targets)
+        left = int(state.mask.sum())
+        print(f"epoch {epoch + 1}: accuracy {figures['accuracy']:.3f}  nll {figures['nll']:.3f}  {left:,} weights left")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

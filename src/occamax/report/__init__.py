@@ -1,0 +1,6 @@
+"""Tables, figures and pages, from run folders and nothing else."""
+
+from .page import write_report as write_report
+from .runs import Group as Group
+from .runs import read_groups as read_groups
+from .table import comparison as comparison

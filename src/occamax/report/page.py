@@ -1,0 +1,86 @@
+"""One self-contained HTML page about some runs."""
+
+import html
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from .. import __version__
+from ..experiment.checkpoint import write_atomic
+from .figures import curves, evidence, first_layer, pruned_by_layer, svg
+from .runs import Group, read_groups
+from .table import comparison
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #ddd; }
+h3 { font-size: 1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+td, th { padding: .25rem .7rem; text-align: right; }
+th { border-bottom: 2px solid #444; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
+tr:nth-child(even) { background: #f6f6f6; } td.best { font-weight: 700; } .note { color: #555; font-size: .9rem; }
+svg { max-width: 100%; height: auto; } .scroll { overflow-x: auto; }
+"""
+
+
+def write_report(paths: Sequence[Path], out: Path) -> list[Group]:
+    """Writes the page; returns what it is about."""
+    groups = read_groups(paths)
+    sections = [_section(cell, list(members)) for cell, members in groupby(groups, key=lambda group: group.cell)]
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>occamax report</title><style>{STYLE}</style></head><body>
+<h1>occamax report</h1>
+<p class="note">{_circumstances(groups)}</p>
+{"".join(sections)}
+</body></html>
+"""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, page.encode())
+    return groups
+
+
+def _circumstances(groups: list[Group]) -> str:
+    devices = sorted({summary["device"] for group in groups for summary in group.summaries})
+    runs = sum(len(group.folders) for group in groups)
+    return f"{runs} run{'s' * (runs > 1)} · {html.escape(', '.join(devices))} · occamax {__version__}"
+
+
+def _section(cell: tuple[str, str], groups: list[Group]) -> str:
+    config = groups[0].config
+    parts = [
+        f"<h2>{cell[0]} · {cell[1]}</h2>",
+        f'<p class="note">{config.epochs} epochs of {config.steps} steps on {config.batch} examples; '
+        f"predictions average {config.samples} draws of the weights. Bold: best of its column. "
+        f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
+        f"<i>weights kept</i> counts all. ± is the deviation over seeds.</p>",
+        _table(groups),
+        *_tempering(groups),
+        "<h3>By epoch</h3>",
+        svg(curves(groups)),
+    ]
+    reduced = [group for group in groups if group.folders[0].lines("reductions.jsonl")]
+    if reduced:
+        parts += ["<h3>Pruned fraction by layer</h3>", svg(pruned_by_layer(reduced))]
+    for group in reduced:
+        figure = evidence(group)
+        if figure is not None:
+            parts += [f"<h3>{html.escape(group.label)}: what the evidence said of each weight</h3>", svg(figure)]
+    pictures = [svg(figure) for figure in map(first_layer, groups) if figure is not None]
+    if pictures:
+        parts += ["<h3>First layer: what the strongest units look at</h3>", *pictures]
+    return "\n".join(parts)
+
+
+def _tempering(groups: list[Group]) -> list[str]:
+    tempered = [f"{group.label} (divergence × {group.tempered:g})" for group in groups if group.tempered is not None]
+    return [f'<p class="note">Tempered posterior: {html.escape(", ".join(tempered))}.</p>'] if tempered else []
+
+
+def _table(groups: list[Group]) -> str:
+    header, rows, best = comparison(groups)
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in header)
+    body = ""
+    for row, flags in zip(rows, best, strict=True):
+        cells = (f"<td{' class=best' * flag}>{html.escape(entry)}</td>" for entry, flag in zip(row, flags, strict=True))
+        body += f"<tr>{''.join(cells)}</tr>\n"
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'

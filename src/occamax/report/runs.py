@@ -1,0 +1,72 @@
+"""Run folders as rows of a comparison: runs that differ only in their seed are one row."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import RunError
+from ..experiment.config import LABELS, Config
+from ..experiment.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one method on one data set and network."""
+
+    config: Config  # of the first seed
+    folders: list[RunFolder]
+    metrics: list[list[dict[str, Any]]]
+    summaries: list[dict[str, Any]]
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.config.method]
+
+    @property
+    def tempered(self) -> float | None:
+        """The last weight of the divergence, where it was not one."""
+        weight = self.summaries[0]["divergence_weight"]
+        return None if weight == 1.0 else weight
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        return self.config.data, self.config.network
+
+    def curve(self, name: str) -> np.ndarray:
+        """Seeds × epochs."""
+        length = min(map(len, self.metrics))
+        return np.array([[line.get(name, np.nan) for line in run[:length]] for run in self.metrics], float)
+
+    def value(self, name: str) -> np.ndarray:
+        """The last value of each seed."""
+        return np.array([summary[name] for summary in self.summaries], float)
+
+
+def read_groups(paths: Iterable[Path]) -> list[Group]:
+    """Finished runs, grouped, in the order of the methods. A folder of run folders counts as its runs."""
+    found: dict[Config, list[RunFolder]] = {}
+    for path in paths:
+        for folder in _runs_in(Path(path)):
+            if not (folder.path / "summary.json").is_file():
+                raise RunError(f"{folder.path}: the run is not finished (no summary.json). Continue it with --resume.")
+            found.setdefault(replace(folder.config(), seed=0), []).append(folder)
+    order = list(LABELS)
+    groups = [
+        Group(
+            folders[0].config(), folders, [f.metrics() for f in folders], [f.read_json("summary.json") for f in folders]
+        )
+        for folders in found.values()
+    ]
+    return sorted(groups, key=lambda group: (group.cell, order.index(group.config.method)))
+
+
+def _runs_in(path: Path) -> list[RunFolder]:
+    if (path / "config.json").is_file() or not path.is_dir():
+        return [RunFolder.open(path)]
+    inside = sorted(child.parent for child in path.glob("**/config.json"))
+    if not inside:
+        raise RunError(f"{path}: there is no run folder in it. Name folders that `occamax train` wrote.")
+    return [RunFolder.open(child) for child in inside]

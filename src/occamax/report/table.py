@@ -1,0 +1,54 @@
+"""The comparison as rows of text, for a terminal and for a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .runs import Group
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    digits: int
+    best: str | None  # "high", "low", or None where no value is better
+
+
+COLUMNS = {
+    "accuracy": Column("accuracy", 3, "high"),
+    "nll": Column("NLL", 3, "low"),
+    "ece": Column("ECE", 3, "low"),
+    "brier": Column("Brier", 3, "low"),
+    "sparsity": Column("pruned", 3, "high"),
+    "steps_per_second": Column("steps/s", 0, None),
+    "seconds": Column("seconds", 0, None),
+}
+
+
+def comparison(
+    groups: Sequence[Group], names: Sequence[str] = tuple(COLUMNS)
+) -> tuple[list[str], list[list[str]], list[list[bool]]]:
+    """Header, rows, and which entries are the best of their column among these groups."""
+    header = ["method", *(COLUMNS[name].title for name in names), "weights kept"]
+    rows = [[group.label, *(_entry(group, name) for name in names), _kept(group)] for group in groups]
+    best = [[False] * len(header) for _ in groups]
+    for i, name in enumerate(names, start=1):
+        column = COLUMNS[name]
+        means = np.array([group.value(name).mean() for group in groups])
+        if column.best is not None and len(groups) > 1:
+            winner = means.max() if column.best == "high" else means.min()
+            for row, mean in enumerate(means):
+                best[row][i] = bool(mean == winner)
+    return header, rows, best
+
+
+def _entry(group: Group, name: str) -> str:
+    values, digits = group.value(name), COLUMNS[name].digits
+    text = f"{values.mean():,.{digits}f}"
+    return text if len(values) == 1 or not digits else f"{text} ± {values.std(ddof=1):.{digits}f}"
+
+
+def _kept(group: Group) -> str:
+    sizes = [summary["sizes"] for summary in group.summaries]
+    return f"{np.mean([size['remaining'] for size in sizes]):,.0f}"
