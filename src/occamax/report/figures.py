@@ -117,7 +117,7 @@ def evidence(group: Group) -> Figure | None:
     return figure
 
 
-def first_layer(group: Group, most: int = 40) -> Figure | None:
+def first_layer(group: Group, most: int = 24) -> Figure | None:
     """The input weights of the strongest units of the first layer that looks at an image, one picture a unit."""
     layers = group.folders[0].weights()
     name = next((name for name, matrix in layers.items() if picture_side(matrix) is not None), None)
@@ -125,8 +125,8 @@ def first_layer(group: Group, most: int = 40) -> Figure | None:
         return None
     matrix, picture = layers[name], as_images(layers[name])
     order = np.argsort(-np.linalg.norm(matrix, axis=1))[:most]
-    columns = min(20, len(order))
-    figure, axes = new_figure(columns, -(-len(order) // columns), 0.42, 0.46)
+    columns = min(12, len(order))
+    figure, axes = new_figure(columns, -(-len(order) // columns), 0.7, 0.74)
     limit = np.abs(matrix[order]).max() or 1.0
     for axis in axes:
         axis.set_axis_off()
