@@ -15,10 +15,6 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; else $OCCAMAX_DATA, else the user's cache.")]
 
 
-# Enough for every method to show what it does; `samples` is small because each epoch is evaluated.
-QUICKSTART = {"epochs": 15, "steps": 100, "batch": 128, "samples": 20}
-
-
 @app.callback()
 def about() -> None:
     """Bayesian neural networks that prune themselves while they train."""
@@ -36,17 +32,21 @@ def train(
     seed: Annotated[int, typer.Option(help="Which random numbers.")] = 0,
     seeds: Annotated[int | None, typer.Option(help="Train seeds 0 to N−1 at once, a run folder each.")] = None,
     samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
     data_dir: DataDir = None,
+    cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
 ) -> None:
     """Train one network by one method; keep the run in a folder."""
-    from .experiment import Config, Experiment
+    from .experiment import Config, Experiment, keep_compiled_programs
     from .experiment import train as train_runs
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
-    config = Config(data, network, method, epochs, steps, batch, seed, samples)
+    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision)
+    if cache:
+        keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
     paths = [_run_path(config, out, number, seeds) for number in numbers]
     if not resume and not overwrite:
@@ -140,12 +140,13 @@ def quickstart(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/quickstart"),
 ) -> None:
     """Train the paper's methods on the embedded data set and compare them: a few minutes on two cores."""
-    from .experiment import Config, Experiment
+    from .experiment import Config, Experiment, keep_compiled_programs
     from .experiment import train as train_runs
 
+    keep_compiled_programs()
     paths = []
     for method in ("map", "flat", "tiered", "bmr"):
-        config = Config("fashion_mini", "mlp", method, **QUICKSTART)
+        config = Config("fashion_mini", "mlp", method, epochs=15, steps=100, samples=20)
         paths.append(out / method)
         train_runs(Experiment.of(config), paths[-1:], [config.seed], overwrite=True)
     report(paths, out / "report.html")

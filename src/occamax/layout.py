@@ -153,8 +153,13 @@ class Layout:
         return found
 
     def spread(self, values: Float[Array, "blocks"]) -> Float[Array, "weights"]:
-        """One number a block → one a weight."""
-        return jnp.concatenate([jnp.broadcast_to(values[i], (size,)) for i, size in enumerate(self.sizes)])
+        """One number a block → one a weight. By way of the rows: the transpose then sums in two stages, which keeps a
+        GPU busy also where a batch of seeds would leave it one long sum a seed and block."""
+        return self.spread_rows(self.repeat_rows(values))
+
+    def repeat_rows(self, values: Float[Array, "blocks"]) -> Float[Array, "rows"]:
+        """One number a block → one an output row."""
+        return jnp.concatenate([jnp.broadcast_to(values[i], (rows,)) for i, rows in enumerate(self.row_counts)])
 
     def totals(self, vector: Array) -> Array:
         """One number a weight → its sum over each block."""

@@ -24,6 +24,8 @@ class Model(eqx.Module):
 
     **network** holds the deterministic part; its random weights are only a template of shapes.
     **preprocess** turns one raw example (say, bytes) into what the network takes.
+    **compute_type** is the type of activations and products; bfloat16 is mixed precision. Latents, posterior and
+    likelihood stay in float32.
     """
 
     network: Any
@@ -31,6 +33,7 @@ class Model(eqx.Module):
     prior: Prior = eqx.field(static=True)
     likelihood: Likelihood = eqx.field(static=True)
     preprocess: Callable[[Array], Array] = eqx.field(static=True)
+    compute_type: Any = eqx.field(static=True)
 
     def __init__(
         self,
@@ -39,12 +42,14 @@ class Model(eqx.Module):
         likelihood: Likelihood | None = None,
         select: Callable[[Any], Any] | None = None,
         preprocess: Callable[[Array], Array] = jnp.asarray,
+        compute_type: Any = jnp.float32,
     ):
         self.network = network
         self.layout = Layout.of(network, select)
         self.prior = prior
         self.likelihood = Categorical() if likelihood is None else likelihood
         self.preprocess = preprocess
+        self.compute_type = jnp.dtype(compute_type)
 
     @property
     def latent_prior(self) -> LatentPrior:
@@ -70,13 +75,20 @@ class Model(eqx.Module):
 
     def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch *out"]:
         """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
-        if key is None:
-            network = eqx.nn.inference_mode(network)
-            return jax.vmap(lambda x: network(self.preprocess(x)))(inputs)
-        if not takes_key(network):
-            return jax.vmap(lambda x: network(self.preprocess(x)))(inputs)
-        keys = jax.random.split(key, inputs.shape[0])
-        return jax.vmap(lambda x, k: network(self.preprocess(x), key=k))(inputs, keys)
+        network = self._cast(eqx.nn.inference_mode(network) if key is None else network)
+        prepare = lambda x: self._cast(self.preprocess(x))  # noqa: E731
+        if key is None or not takes_key(network):
+            outputs = jax.vmap(lambda x: network(prepare(x)))(inputs)
+        else:
+            keys = jax.random.split(key, inputs.shape[0])
+            outputs = jax.vmap(lambda x, k: network(prepare(x), key=k))(inputs, keys)
+        return outputs.astype(jnp.float32)
+
+    def _cast(self, tree: Any) -> Any:
+        """Every floating-point array in the type of computation."""
+        if self.compute_type == jnp.float32:
+            return tree
+        return jax.tree.map(lambda leaf: leaf.astype(self.compute_type) if eqx.is_inexact_array(leaf) else leaf, tree)
 
     def log_likelihood(
         self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, targets: Array, key=None

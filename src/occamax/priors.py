@@ -103,17 +103,13 @@ class Tiered(Prior):
         if not hidden.blocks:
             return output_std
         log_layer_var = 2 * np.log(self.global_scale).astype(log_scales.dtype) + log_a[:-1] - log_b[:-1]
-        log_row_var = _repeat_by_row(hidden, log_layer_var) + log_row_a - log_row_b  # ln (v_l τ_il)²
+        log_row_var = hidden.repeat_rows(log_layer_var) + log_row_a - log_row_b  # ln (v_l τ_il)²
         # γ² = 1 / (1/(vτ)² + 1/c²): the form that neither overflows nor divides zero by zero
-        row_var = 1.0 / (jnp.exp(-log_row_var) + _repeat_by_row(hidden, jnp.exp(log_slab_precision)))
+        row_var = 1.0 / (jnp.exp(-log_row_var) + hidden.repeat_rows(jnp.exp(log_slab_precision)))
         return jnp.concatenate([hidden.spread_rows(jnp.sqrt(row_var)), output_std])
 
     def centers(self, layout):
         return _gain_centers(layout, self.gain_center)
-
-
-def _repeat_by_row(layout: Layout, values: Float[Array, "blocks"]) -> Float[Array, "rows"]:
-    return jnp.concatenate([jnp.broadcast_to(values[i], (rows,)) for i, rows in enumerate(layout.row_counts)])
 
 
 def _gain_centers(layout: Layout, center: float) -> Float[Array, "weights"] | float:

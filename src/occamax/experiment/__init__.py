@@ -1,5 +1,6 @@
 """Runs: what is trained is named here, trained in one visible loop, and kept in a folder."""
 
+from .cache import keep_compiled_programs as keep_compiled_programs
 from .config import METHODS as METHODS
 from .config import NETWORKS as NETWORKS
 from .config import Config as Config

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from .. import methods, networks
@@ -49,6 +50,8 @@ METHODS: dict[str, Callable[[], Method]] = {
     "bmr": methods.BMR,
 }
 
+PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
 # the names the paper gives them
 LABELS = {
     "map": "Flat-MAP",
@@ -72,11 +75,13 @@ class Config:
     batch: int = 128
     seed: int = 0
     samples: int = 100  # draws of the weights in each evaluation
+    precision: str = "float32"  # of activations and products
 
     def __post_init__(self):
         choose("DATA", self.data, SOURCES)
         choose("NETWORK", self.network, NETWORKS)
         choose("METHOD", self.method, METHODS)
+        choose("precision", self.precision, PRECISIONS)
         _ = self.budget
         for name, least in (("seed", 0), ("samples", 1)):
             value = getattr(self, name)
@@ -125,5 +130,6 @@ class Experiment:
         network = spec.build(
             shape, dataset.classes, method.dropout, jax.random.key(0)
         )  # a template; weights come later
-        model = Model(network, method.prior, preprocess=dataset.standardise(size))
+        compute_type = PRECISIONS[config.precision]
+        model = Model(network, method.prior, preprocess=dataset.standardise(size), compute_type=compute_type)
         return Experiment(config, dataset, model, method)

@@ -76,6 +76,7 @@ def fit(
     batch: int = 128,
     seed: int = 0,
     samples: int = 100,
+    compute_type: Any = jnp.float32,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Fit:
     """Trains a network and prunes it while it trains.
@@ -84,7 +85,8 @@ def fit(
     **train** inputs and targets, the first axis the examples; or a `Dataset`, which is standardised and tested too.
     **method** `BMR()` unless given. **likelihood** `Categorical()` unless given.
     **select** which weights are random, all layers unless given; the last is the output layer, which is never pruned.
-    **preprocess** one raw example → what the network takes. **on_epoch** is called after every epoch, say to print.
+    **preprocess** one raw example → what the network takes. **compute_type** `jnp.bfloat16` for mixed precision.
+    **on_epoch** is called after every epoch, say to print.
     """
     method = BMR() if method is None else method
     if not isinstance(method, Method):
@@ -92,7 +94,7 @@ def fit(
     if isinstance(train, Dataset):
         preprocess = preprocess or train.standardise()
         train, test = (train.train.inputs, train.train.targets), test or (train.test.inputs, train.test.targets)
-    model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray)
+    model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray, compute_type)
     for pair in filter(None, (train, test)):
         model.check_data(*map(np.asarray, pair))
     program = Program(model, method, Budget(epochs, steps, batch), (seed,), samples)

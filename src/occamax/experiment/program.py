@@ -44,8 +44,7 @@ class Program:
 
     def start(self) -> State:
         """The first state of every seed."""
-        states = [self._start(seed) for seed in self.seeds]
-        return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        return self.stack([self._start(seed) for seed in self.seeds])
 
     def _start(self, seed: int) -> State:
         first_key, key = jax.random.split(jax.random.key(seed))
@@ -57,6 +56,7 @@ class Program:
         return tree if len(self.seeds) == 1 else jax.tree.map(lambda leaf: leaf[index], tree)
 
     def stack(self, states: list[State]) -> State:
+        """One state for all seeds from one each."""
         return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 
