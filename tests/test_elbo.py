@@ -82,7 +82,7 @@ def test_the_elbo_is_numpyros(prior, oracle, names, key):
     """Over many common draws, NumPyro's ln q − ln p(D, z) averages to our likelihood at the draw plus closed forms."""
     model, (x, y) = Model(Tiny(), prior), tiny_arrays()
     mean = 0.5 * jax.random.normal(key, (model.latent_count,))
-    posterior = MeanField(mean, jax.random.normal(jax.random.key(1), mean.shape) - 1.0)
+    posterior = MeanField(mean, 0.3 * jax.random.normal(jax.random.key(1), mean.shape) - 1.5)
     mask = jnp.ones(model.layout.size, bool)
     gammas = model.latent_prior
 
@@ -97,7 +97,7 @@ def test_the_elbo_is_numpyros(prior, oracle, names, key):
     ours, theirs = jax.jit(lambda keys: lax.map(both, keys, batch_size=1000))(jax.random.split(key, 20000))
     difference = np.asarray(ours - theirs, np.float64)
     assert abs(difference.mean()) < STANDARD_ERRORS * difference.std() / np.sqrt(len(difference))
-    assert difference.std() < 0.5 * np.std(theirs) + 50  # the same draws: what differs is the divergence's noise alone
+    assert abs(float(ours.mean())) > 10 * difference.std() / np.sqrt(len(difference))  # so the test can see a mistake
 
 
 def test_likelihoods_are_numpyros(key):
@@ -132,13 +132,13 @@ def conjugate_model():
 def test_the_gradient_vanishes_at_the_exact_optimum(key):
     model, data, (mean, std) = conjugate_model()
     mask = jnp.ones(model.layout.size, bool)
-    raw_std = jnp.asarray(np.log(np.expm1(std)), jnp.float32)
+    log_std = jnp.asarray(np.log(std), jnp.float32)
 
     def gradients(mean):
-        posterior = MeanField(jnp.asarray(mean, jnp.float32), raw_std)
+        posterior = MeanField(jnp.asarray(mean, jnp.float32), log_std)
         one = lambda k: jax.grad(objective, has_aux=True)(posterior, model, mask, data, k, len(data[0]))[0]  # noqa: E731
         found = jax.vmap(one)(jax.random.split(key, 4000))
-        each = np.concatenate([np.asarray(found.mean), np.asarray(found.raw_std)], axis=1)
+        each = np.concatenate([np.asarray(found.mean), np.asarray(found.log_std)], axis=1)
         return each.mean(0), each.std(0) / np.sqrt(len(each))
 
     average, error = gradients(mean)

@@ -9,9 +9,9 @@ from jaxtyping import Array, Float
 LOG_2_PI = math.log(2 * math.pi)
 
 
-def normal_divergence(mean: Float[Array, "..."], std: Float[Array, "..."]) -> Float[Array, "..."]:
-    """KL( Normal(mean, std²) ‖ Normal(0, 1) ) = ½(μ² + σ² − 1) − ln σ."""
-    return 0.5 * (mean**2 + std**2 - 1.0) - jnp.log(std)
+def normal_divergence(mean: Float[Array, "..."], log_std: Float[Array, "..."]) -> Float[Array, "..."]:
+    """KL( Normal(mean, std²) ‖ Normal(0, 1) ) = ½(μ² + σ² − 1) − ln σ, from ln σ."""
+    return 0.5 * (mean**2 + jnp.exp(2.0 * log_std) - 1.0) - log_std
 
 
 def normal_log_density(value: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -4,15 +4,16 @@ The latents are one vector: ŵ of every weight first, then the logarithms of the
 over the logarithm of a scale is a log-normal over the scale.
 """
 
+import math
 from abc import abstractmethod
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
+from .noise import standard_normal
 
 
 class LatentPrior(eqx.Module):
@@ -66,18 +67,18 @@ class PointMass(Posterior):
 
 
 class MeanField(Posterior):
-    """Independent Gaussians: mean, and a deviation kept positive by softplus."""
+    """Independent Gaussians: mean, and the logarithm of the deviation."""
 
     mean: Float[Array, "latents"]
-    raw_std: Float[Array, "latents"]
+    log_std: Float[Array, "latents"]
 
     @staticmethod
     def around(mean: Float[Array, "latents"], std: float) -> "MeanField":
-        return MeanField(mean, jnp.full_like(mean, inverse_softplus(std)))
+        return MeanField(mean, jnp.full_like(mean, math.log(std)))
 
     @property
     def std(self) -> Float[Array, "latents"]:
-        return jax.nn.softplus(self.raw_std)
+        return jnp.exp(self.log_std)
 
     @property
     def point(self):
@@ -88,25 +89,13 @@ class MeanField(Posterior):
 
     def divergence(self, prior, mask):
         mean, log_mean = _parts(self.mean, mask)
-        std, log_std = _parts(self.std, mask)
-        cost = jnp.sum(jnp.where(mask, normal_divergence(mean, std), 0.0))
-        return cost + jnp.sum(lognormal_gamma_divergence(log_mean, log_std, prior.shape, prior.rate))
+        log_std, log_of_log_std = _parts(self.log_std, mask)
+        cost = jnp.sum(jnp.where(mask, normal_divergence(mean, log_std), 0.0))
+        return cost + jnp.sum(lognormal_gamma_divergence(log_mean, jnp.exp(log_of_log_std), prior.shape, prior.rate))
 
     def forget(self, gone):
         gone = _widen(gone, self.mean)
-        prior_raw_std = inverse_softplus(1.0)
-        return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, prior_raw_std, self.raw_std))
-
-
-def standard_normal(key: PRNGKeyArray, count: int) -> Float[Array, "count"]:
-    """Independent standard normals. As many as fill whole vector registers are drawn and the rest cut off: on the CPU
-    XLA's generator takes seven times as long for an odd count."""
-    whole = -(-count // 128) * 128
-    return jax.random.normal(key, (whole,))[:count]
-
-
-def inverse_softplus(value: float) -> Float[Array, ""]:
-    return jnp.log(jnp.expm1(jnp.float32(value)))
+        return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
 
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> list[Array]:

@@ -58,7 +58,7 @@ def test_removed_weights_stay_at_the_prior_while_the_rest_trains(key):
     gone = np.asarray(~reduced.mask)
     for now, then in (
         (later.posterior.mean, reduced.posterior.mean),
-        (later.posterior.raw_std, reduced.posterior.raw_std),
+        (later.posterior.log_std, reduced.posterior.log_std),
     ):
         assert np.array_equal(np.asarray(now)[: gone.size][gone], np.asarray(then)[: gone.size][gone])
         assert not np.array_equal(np.asarray(now)[: gone.size][~gone], np.asarray(then)[: gone.size][~gone])

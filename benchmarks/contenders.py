@@ -1,0 +1,175 @@
+"""What is timed: our methods, NumPyro's SVI on the same model, and the authors' package; each as one compiled loop."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from occamax.data import Dataset
+from occamax.experiment.config import METHODS, NETWORKS
+from occamax.experiment.program import Program, on_device
+from occamax.model import Model
+from occamax.training import Budget
+
+AUTHORS = Path(__file__).parent / "authors"  # pip install --no-deps --target benchmarks/authors bmr4pml==0.1.0
+if AUTHORS.is_dir():
+    sys.path.insert(0, str(AUTHORS))
+BATCH = 128
+
+
+@dataclass
+class Contender:
+    """`loop(carry)` runs `steps` steps; `carry` is what it starts from."""
+
+    name: str
+    loop: Callable[[Any], Any]
+    carry: Any
+    steps: int
+    seeds: int = 1
+    program: Program | None = None  # of ours: for reductions, evaluations and the compiled text
+
+
+def image_shape(dataset: Dataset, network: str) -> tuple[int, ...]:
+    size = NETWORKS[network].image_size
+    return dataset.shape if size is None else (dataset.shape[0], size, size)
+
+
+def ours(
+    dataset: Dataset, network: str, method: str, steps: int, seeds: int = 1, compute_type: Any = jnp.float32
+) -> Contender:
+    chosen, spec = METHODS[method](), NETWORKS[network]
+    module = spec.build(image_shape(dataset, network), dataset.classes, chosen.dropout, jax.random.key(0))
+    model = Model(module, chosen.prior, preprocess=dataset.standardise(spec.image_size), compute_type=compute_type)
+    program = Program(model, chosen, Budget(50, steps, BATCH), tuple(range(seeds)))
+    data = on_device(dataset.train)
+    name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_type == jnp.float32 else " bfloat16")
+    return Contender(name, lambda state: program.train(state, data)[0], program.start(), steps, seeds, program)
+
+
+class PlainLeNet(eqx.Module):
+    """LeNet as a user of Equinox writes it, with Equinox's own convolution and pooling."""
+
+    layers: tuple
+
+    def __init__(self, classes: int, key: jax.Array):
+        keys = jax.random.split(key, 5)
+        sizes = [(1, 6), (6, 16), (16, 120)]
+        convolutions = tuple(eqx.nn.Conv2d(i, o, 5, key=k) for (i, o), k in zip(sizes, keys, strict=False))
+        self.layers = (*convolutions, eqx.nn.Linear(120, 84, key=keys[3]), eqx.nn.Linear(84, classes, key=keys[4]))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        pool = eqx.nn.AvgPool2d(2, 2)
+        x = pool(jnp.tanh(self.layers[0](x)))
+        x = pool(jnp.tanh(self.layers[1](x)))
+        x = jnp.tanh(self.layers[2](x)).ravel()
+        return self.layers[4](jnp.tanh(self.layers[3](x)))
+
+
+def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Contender:
+    """NumPyro's SVI with AutoNormal and AdaBelief on the flat model. `plain` takes Equinox's own convolution."""
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoNormal
+    from numpyro.optim import optax_to_numpyro
+
+    from occamax.layout import Layout
+
+    spec = NETWORKS[network]
+    shape = image_shape(dataset, network)
+    if plain and network == "lenet":
+        module: Any = PlainLeNet(dataset.classes, jax.random.key(0))
+    else:
+        module = spec.build(shape, dataset.classes, 0.0, jax.random.key(0))
+    layout, prepare = Layout.of(module), dataset.standardise(spec.image_size)
+    inputs, targets = on_device(dataset.train)
+    count = len(inputs)
+
+    def model(x, y):
+        pieces = []
+        for i, block in enumerate(layout.blocks):
+            precision = numpyro.sample(f"precision{i}", dist.Gamma(2.0, 2.0))
+            standard: Any = dist.Normal(0, 1).expand([block.size])
+            unit = numpyro.sample(f"w{i}", standard.to_event(1))
+            base = 1.0 if i == len(layout.blocks) - 1 else 0.1
+            pieces.append(base * unit / jnp.sqrt(precision))
+        logits = jax.vmap(layout.bind(module, jnp.concatenate(pieces)))(x)
+        with numpyro.plate("data", count, subsample_size=BATCH):
+            numpyro.sample("y", dist.Categorical(logits=logits), obs=y)
+
+    svi = SVI(model, AutoNormal(model), optax_to_numpyro(optax.adabelief(1e-2)), Trace_ELBO())
+
+    def step(carry, _):
+        state, key = carry
+        key, draw = jax.random.split(key)
+        rows = jax.random.randint(draw, (BATCH,), 0, count)
+        state, loss = svi.update(state, jax.vmap(prepare)(inputs[rows]), targets[rows])
+        return (state, key), loss
+
+    first = svi.init(jax.random.key(0), jax.vmap(prepare)(inputs[:BATCH]), targets[:BATCH])
+    loop = jax.jit(lambda carry: lax.scan(step, carry, length=steps)[0])
+    suffix = ", plain convolution" if plain and network == "lenet" else ""
+    return Contender(f"NumPyro SVI AutoNormal{suffix}", loop, (first, jax.random.key(1)), steps)
+
+
+def authors_regression(dataset: Dataset, network: str) -> tuple[Any, jax.Array, jax.Array] | None:
+    """The authors' BMR model of this network with its data, or None where their package is not installed."""
+    if not AUTHORS.is_dir() or network not in ("mlp", "lenet"):
+        return None
+    from bmr4pml import models  # pyright: ignore[reportMissingImports]
+    from bmr4pml.nn import MLP, LeNet  # pyright: ignore[reportMissingImports]
+
+    shape = image_shape(dataset, network)
+    if network == "mlp":
+        module = MLP(int(np.prod(shape)), dataset.classes, 400, 5, activation=jax.nn.swish, key=jax.random.PRNGKey(0))
+    else:
+        module = LeNet(shape, activation=jnp.tanh, key=jax.random.PRNGKey(0))
+    regression = models.BMRRegression(module, regtype="multinomial", optim_kwargs={"learning_rate": 1e-2})
+    prepare = dataset.standardise(NETWORKS[network].image_size)
+    images = jnp.asarray(lax.map(prepare, jnp.asarray(dataset.train.inputs), batch_size=1000))
+    return regression, images, jnp.asarray(dataset.train.targets)
+
+
+def authors_svi(dataset: Dataset, network: str, steps: int) -> Contender | None:
+    """The authors' BMR step inside one compiled loop."""
+    made = authors_regression(dataset, network)
+    if made is None:
+        return None
+    from numpyro.infer import SVI
+
+    regression, x, y = made
+    svi = SVI(regression.model, regression.guide, regression.optim, regression.loss)
+    state = svi.init(jax.random.PRNGKey(0), x, y=y, batch_size=BATCH)
+
+    def loop(carry):
+        return lax.scan(lambda s, _: svi.update(s, x, y=y, batch_size=BATCH), carry, length=steps)[0]
+
+    return Contender("authors' BMR", jax.jit(loop), state, steps)
+
+
+def authors_epoch(dataset: Dataset, network: str, steps: int) -> Callable[[], None] | None:
+    """One epoch as the authors run it: `SVI.run`, which compiles its loop anew each time."""
+    made = authors_regression(dataset, network)
+    if made is None:
+        return None
+    from numpyro.infer import SVI
+
+    regression, x, y = made
+    svi = SVI(regression.model, regression.guide, regression.optim, regression.loss)
+    state = svi.init(jax.random.PRNGKey(0), x, y=y, batch_size=BATCH)
+
+    def epoch() -> None:
+        nonlocal state
+        result = svi.run(jax.random.PRNGKey(1), steps, x, y=y, batch_size=BATCH, progress_bar=False, init_state=state)
+        state = result.state
+        jax.block_until_ready(result.losses)
+
+    return epoch

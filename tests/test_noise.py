@@ -1,0 +1,47 @@
+"""The cheap generator behaves as a standard normal should."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from occamax.noise import mix, random_bits, standard_normal
+
+from .tolerances import STANDARD_ERRORS
+
+COUNT = 200_000
+
+
+def test_draws_are_standard_normal():
+    draws = np.asarray(standard_normal(jax.random.key(0), COUNT), np.float64)
+    for power, expected, variance in ((1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)):
+        error = np.sqrt(variance / COUNT)
+        assert abs(np.mean(draws**power) - expected) < STANDARD_ERRORS * error
+    assert stats.kstest(draws, "norm").pvalue > 1e-6
+    assert np.isfinite(draws).all()
+
+
+def test_draws_do_not_remember_each_other():
+    draws = np.asarray(standard_normal(jax.random.key(1), COUNT))
+    for lag in (1, 2, 3, 64, 400, 784):
+        assert abs(np.corrcoef(draws[:-lag], draws[lag:])[0, 1]) < STANDARD_ERRORS / np.sqrt(COUNT)
+
+
+def test_neighbouring_keys_and_steps_are_unrelated():
+    keys = [jax.random.key(0), jax.random.key(1), *(jax.random.fold_in(jax.random.key(0), i) for i in range(3))]
+    draws = np.stack([standard_normal(key, COUNT) for key in keys])
+    others = np.corrcoef(draws)[~np.eye(len(keys), dtype=bool)]
+    assert np.abs(others).max() < STANDARD_ERRORS / np.sqrt(COUNT)
+
+
+def test_every_bit_is_fair_and_the_mixing_loses_nothing():
+    bits = np.asarray(random_bits(jax.random.key(2), COUNT))
+    ones = ((bits[:, None] >> np.arange(32, dtype=np.uint32)) & 1).mean(0)
+    assert np.abs(ones - 0.5).max() < STANDARD_ERRORS * 0.5 / np.sqrt(COUNT)
+    assert len(np.unique(mix(jnp.arange(COUNT, dtype=jnp.uint32)))) == COUNT
+
+
+def test_a_batch_of_keys_draws_what_each_draws_alone():
+    keys = jax.random.split(jax.random.key(3), 4)
+    together = jax.vmap(lambda key: standard_normal(key, 1001))(keys)
+    assert all(jnp.array_equal(together[i], standard_normal(keys[i], 1001)) for i in range(4))
