@@ -126,7 +126,7 @@ def _print_comparison(groups: list) -> None:
 
     console = Console(highlight=False)
     for cell, members in groupby(groups, key=lambda group: group.cell):
-        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity", "seconds"))
+        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity"))
         table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
         for column in table.columns[1:]:
             column.justify = "right"

@@ -119,6 +119,8 @@ def evidence(group: Group) -> Figure | None:
 
 def first_layer(group: Group, most: int = 24) -> Figure | None:
     """The input weights of the strongest units of the first layer that looks at an image, one picture a unit."""
+    if not (group.folders[0].path / "weights.safetensors").is_file():  # a run kept without its arrays
+        return None
     layers = group.folders[0].weights()
     name = next((name for name, matrix in layers.items() if picture_side(matrix) is not None), None)
     if name is None:

@@ -46,7 +46,9 @@ def comparison(
 def _entry(group: Group, name: str) -> str:
     values, digits = group.value(name), COLUMNS[name].digits
     text = f"{values.mean():,.{digits}f}"
-    return text if len(values) == 1 or not digits else f"{text} ± {values.std(ddof=1):.{digits}f}"
+    if len(values) == 1 or not digits or not values.any():
+        return text
+    return f"{text}±{values.std(ddof=1):.{digits}f}".replace("±0.", "±.")
 
 
 def _kept(group: Group) -> str:
