@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import optax
 from jax import lax
 
 from occamax.data import Dataset
+from occamax.estimators import Estimator
 from occamax.experiment.config import METHODS, NETWORKS
 from occamax.experiment.program import Program, on_device
 from occamax.model import Model
@@ -43,14 +44,23 @@ def image_shape(dataset: Dataset, network: str) -> tuple[int, ...]:
 
 
 def ours(
-    dataset: Dataset, network: str, method: str, steps: int, seeds: int = 1, compute_type: Any = jnp.float32
+    dataset: Dataset,
+    network: str,
+    method: str,
+    steps: int,
+    seeds: int = 1,
+    compute_type: Any = jnp.float32,
+    estimator: Estimator | None = None,
 ) -> Contender:
     chosen, spec = METHODS[method](), NETWORKS[network]
+    if estimator is not None:
+        chosen = replace(chosen, estimator=estimator)
     module = spec.build(image_shape(dataset, network), dataset.classes, chosen.dropout, jax.random.key(0))
     model = Model(module, chosen.prior, preprocess=dataset.standardise(spec.image_size), compute_type=compute_type)
     program = Program(model, chosen, Budget(50, steps, BATCH), tuple(range(seeds)))
     data = on_device(dataset.train)
     name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_type == jnp.float32 else " bfloat16")
+    name += f" {type(estimator).__name__}" if estimator is not None else ""
     return Contender(name, lambda state: program.train(state, data)[0], program.start(), steps, seeds, program)
 
 
@@ -97,13 +107,13 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
         pieces = []
         for i, block in enumerate(layout.blocks):
             precision = numpyro.sample(f"precision{i}", dist.Gamma(2.0, 2.0))
-            standard: Any = dist.Normal(0, 1).expand([block.size])
-            unit = numpyro.sample(f"w{i}", standard.to_event(1))
+            unit = numpyro.sample(f"w{i}", dist.Normal(0, 1).expand([block.size]).to_event(1))
             base = 1.0 if i == len(layout.blocks) - 1 else 0.1
             pieces.append(base * unit / jnp.sqrt(precision))
         logits = jax.vmap(layout.bind(module, jnp.concatenate(pieces)))(x)
+        observed: Any = dist.Categorical(logits=logits)
         with numpyro.plate("data", count, subsample_size=BATCH):
-            numpyro.sample("y", dist.Categorical(logits=logits), obs=y)
+            numpyro.sample("y", observed, obs=y)
 
     svi = SVI(model, AutoNormal(model), optax_to_numpyro(optax.adabelief(1e-2)), Trace_ELBO())
 

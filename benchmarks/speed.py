@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from occamax.data import load_data
+from occamax.estimators import Flipout, LocalReparameterisation
 from occamax.experiment.folder import environment
 from occamax.experiment.program import on_device
 from occamax.posteriors import PointMass
@@ -56,6 +57,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=40, help="steps in one timed loop")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=0, help="also time this many seeds at once")
+    parser.add_argument("--methods", nargs="+", default=["map", "flat", "tiered", "bmr-paper"], help="map comes first")
+    parser.add_argument("--estimators", action="store_true", help="also time flipout and local reparameterisation")
+    parser.add_argument(
+        "--details", action=argparse.BooleanOptionalAction, default=True, help="all but the step's time"
+    )
     parser.add_argument("--bfloat16", action="store_true", help="also time mixed precision")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="NumPyro and the authors")
     parser.add_argument("--out", type=Path)
@@ -91,16 +97,21 @@ def time_network(
     dataset, network: str, options: argparse.Namespace, ceilings: dict[str, float]
 ) -> list[dict[str, Any]]:
     steps = options.steps
-    field = [contenders.ours(dataset, network, method, steps) for method in ("map", "flat", "tiered", "bmr-paper")]
+    field = [contenders.ours(dataset, network, method, steps) for method in options.methods]
     if options.seeds:
         field.append(contenders.ours(dataset, network, "bmr-paper", steps, options.seeds))
     if options.bfloat16:
         field += [contenders.ours(dataset, network, m, steps, compute_type=jnp.bfloat16) for m in ("map", "bmr-paper")]
+    if options.estimators:
+        field += [
+            contenders.ours(dataset, network, "flat", steps, estimator=e)
+            for e in (Flipout(), LocalReparameterisation())
+        ]
     if options.peers:
         plain = [True, False] if network == "lenet" else [False]
         field += [contenders.numpyro_svi(dataset, network, steps, p) for p in plain]
         field += filter(None, [contenders.authors_svi(dataset, network, steps)])
-    rows = {c.name: describe(c, dataset, ceilings) for c in field}
+    rows = {c.name: describe(c, dataset, ceilings, options.details) for c in field}
     laps: dict[str, list[float]] = {c.name: [] for c in field}
     for _ in range(options.rounds):  # interleaved, so that a busy machine slows all alike
         for contender in field:
@@ -111,11 +122,11 @@ def time_network(
     for contender in field:
         row, lap = rows[contender.name], float(np.median(laps[contender.name]))
         row.update(ms_per_step=1e3 * lap, ratio_to_map=lap / base, spread=float(np.ptp(laps[contender.name]) / lap))
-        if contender.program is not None:
+        if contender.program is not None and options.details:
             extra = 1e-3 * (row["reduction_ms"] or 0.0) + row["evaluation_s"]
             row["epoch_s"] = EPOCH_STEPS * lap + extra / contender.seeds
             row["times_floor"] = 1e3 * lap / row["floor_ms"]
-    if options.peers:
+    if options.peers and options.details:
         add_authors_epoch(dataset, network, rows, options)
     return list(rows.values())
 
@@ -129,13 +140,13 @@ def add_authors_epoch(dataset, network: str, rows: dict[str, Any], options: argp
         row["epoch_s"] = timed(epoch) + (EPOCH_STEPS - options.steps) * 1e-3 * row["ms_per_step"]
 
 
-def describe(contender: contenders.Contender, dataset, ceilings: dict[str, float]) -> dict[str, Any]:
+def describe(contender: contenders.Contender, dataset, ceilings: dict[str, float], details: bool) -> dict[str, Any]:
     """Compiles; what does not need many rounds."""
     began = time.perf_counter()
     contender.carry = jax.block_until_ready(contender.loop(contender.carry))
     row: dict[str, Any] = {"name": contender.name, "compile_s": time.perf_counter() - began}
     program = contender.program
-    if program is None:
+    if program is None or not details:
         return row
     state, data = contender.carry, on_device(dataset.train)
     test = on_device(dataset.test)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .errors import LayoutError as LayoutError
     from .errors import OccamaxError as OccamaxError
     from .errors import RunError as RunError
+    from .estimators import Flipout as Flipout
+    from .estimators import LocalReparameterisation as LocalReparameterisation
+    from .estimators import SharedDraw as SharedDraw
     from .evaluation import Predictive as Predictive
     from .evaluation import accuracy as accuracy
     from .evaluation import brier as brier
@@ -76,6 +79,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "data": ("Dataset", "Split", "Standardise", "load_data"),
     "errors": ("ArgumentError", "DataError", "DivergedError", "LayoutError", "OccamaxError", "RunError"),
+    "estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
     "evaluation": ("Predictive", "accuracy", "brier", "calibration_error"),
     "experiment": ("Config", "Experiment", "Fit", "RunFolder", "fit"),
     "layout": ("Block", "Layout"),

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .errors import ArgumentError
+from .estimators import Estimator, SharedDraw
 from .model import Model
 from .posteriors import MeanField, PointMass, Posterior
 from .priors import Flat, Prior, Tiered
@@ -64,7 +65,8 @@ class Method:
     """Base of all methods.
 
     **learning_rate** of AdaBelief and **divergence_weight** (1 is the evidence bound, less is a tempered posterior) are
-    schedules over the run. **dropout** is what the command line builds the paper's networks with; a network passed to
+    schedules over the run. **estimator** of the likelihood: one draw a batch, flipout, or local reparameterisation.
+    **dropout** is what the command line builds the paper's networks with; a network passed to
     `fit` keeps its own.
     """
 
@@ -73,12 +75,15 @@ class Method:
     first_std: float = 0.1
     learning_rate: Schedule = Constant(5e-3)
     divergence_weight: Schedule = Constant(1.0)
+    estimator: Estimator = SharedDraw()
     reduction: Reduction | None = None
     dropout: float = 0.0
 
     def __post_init__(self):
         if not self.first_std > 0:
             raise ArgumentError(f"first_std: {self.first_std!r} given; a deviation must be positive")
+        if not isinstance(self.estimator, Estimator):
+            raise ArgumentError(f"estimator: {self.estimator!r} given; it must be an object such as Flipout()")
         if not 0 <= self.dropout < 1:
             raise ArgumentError(f"dropout: {self.dropout!r} given; it must lie from 0 up to, not including, 1")
 
@@ -97,6 +102,11 @@ class MAP(Method):
 
     learning_rate: Schedule = Constant(1e-3)
     dropout: float = 0.2
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.estimator.is_local:
+            raise ArgumentError("estimator: a point estimate has no noise to spread; leave it at SharedDraw()")
 
     def first_posterior(self, model, key):
         return PointMass(self.first_means(model, key))

@@ -13,9 +13,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .errors import ArgumentError
+from .estimators import Estimator
 from .layout import Layout
 from .likelihoods import Categorical, Likelihood
-from .posteriors import LatentPrior
+from .posteriors import LatentPrior, Posterior
 from .priors import Prior
 
 
@@ -75,13 +76,15 @@ class Model(eqx.Module):
 
     def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch *out"]:
         """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
-        network = self._cast(eqx.nn.inference_mode(network) if key is None else network)
-        prepare = lambda x: self._cast(self.preprocess(x))  # noqa: E731
-        if key is None or not takes_key(network):
-            outputs = jax.vmap(lambda x: network(prepare(x)))(inputs)
-        else:
-            keys = jax.random.split(key, inputs.shape[0])
-            outputs = jax.vmap(lambda x, k: network(prepare(x), key=k))(inputs, keys)
+        if key is None:
+            network = eqx.nn.inference_mode(network)
+            return jax.vmap(lambda x: self._apply(network, x, None))(inputs)
+        return jax.vmap(lambda x, k: self._apply(network, x, k))(inputs, jax.random.split(key, inputs.shape[0]))
+
+    def _apply(self, network: Any, example: Array, key: PRNGKeyArray | None) -> Float[Array, "*out"]:
+        """One raw example through a bound network, in the type of computation."""
+        network, x = self._cast(network), self._cast(self.preprocess(example))
+        outputs = network(x) if key is None or not takes_key(network) else network(x, key=key)
         return outputs.astype(jnp.float32)
 
     def _cast(self, tree: Any) -> Any:
@@ -95,6 +98,33 @@ class Model(eqx.Module):
     ) -> Float[Array, "batch"]:
         outputs = self.outputs(self.bind(latents, mask), inputs, key)
         return self.likelihood.log_prob(outputs, targets, self.split(latents)[2])
+
+    def expected_log_likelihood(
+        self,
+        posterior: Posterior,
+        estimator: Estimator,
+        mask: Bool[Array, "weights"],
+        inputs: Array,
+        targets: Array,
+        key: PRNGKeyArray,
+    ) -> Float[Array, "batch"]:
+        """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw."""
+        draw_key, dropout_key = jax.random.split(key)
+        latents = posterior.draw(draw_key)
+        if not estimator.is_local:
+            return self.log_likelihood(latents, mask, inputs, targets, dropout_key)
+        _, log_scales, log_noise = self.split(latents)
+        unit_mean, unit_std = (vector[: self.layout.size] for vector in (posterior.point, posterior.std))
+        stds = self.prior.weight_stds(self.layout, log_scales) * jnp.where(mask, unit_std, 0.0)
+        means = self.prior.weights(self.layout, jnp.where(mask, unit_mean, 0.0), log_scales)
+        sample, mean, std = (self.layout.bind(self.network, v) for v in (self.weights(latents, mask), means, stds))
+
+        def one(x: Array, dropout: PRNGKeyArray, local: PRNGKeyArray) -> Array:
+            return self._apply(estimator.network(sample, mean, std, local), x, dropout)
+
+        local_key = jax.random.fold_in(draw_key, 1)
+        keys = (jax.random.split(k, inputs.shape[0]) for k in (dropout_key, local_key))
+        return self.likelihood.log_prob(jax.vmap(one)(inputs, *keys), targets, log_noise)
 
     def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
         """Refuses data that cannot be trained on, before anything is compiled."""

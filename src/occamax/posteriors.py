@@ -31,6 +31,11 @@ class Posterior(eqx.Module):
     def point(self) -> Float[Array, "latents"]:
         """The single best vector: the mean."""
 
+    @property
+    @abstractmethod
+    def std(self) -> Float[Array, "latents"]:
+        """The deviation of each latent; zero for a point."""
+
     @abstractmethod
     def draw(self, key: PRNGKeyArray) -> Float[Array, "latents"]:
         """One sample."""
@@ -53,6 +58,10 @@ class PointMass(Posterior):
     @property
     def point(self):
         return self.value
+
+    @property
+    def std(self):
+        return jnp.zeros_like(self.value)
 
     def draw(self, key):
         return self.value

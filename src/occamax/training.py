@@ -20,6 +20,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .errors import ArgumentError
+from .estimators import Estimator, SharedDraw
 from .model import Model
 from .posteriors import Posterior
 from .schedules import Schedule
@@ -87,10 +88,10 @@ def objective(
     key: PRNGKeyArray,
     data_size: int,
     divergence_weight: Float[Array, ""] | float = 1.0,
+    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
 ) -> tuple[Float[Array, ""], Info]:
     """What a step minimises (F / N), and its parts in nats."""
-    draw_key, dropout_key = jax.random.split(key)
-    log_likelihood = model.log_likelihood(posterior.draw(draw_key), mask, *batch, dropout_key)
+    log_likelihood = model.expected_log_likelihood(posterior, estimator, mask, *batch, key)
     expected_nll = -data_size * jnp.mean(log_likelihood)
     divergence = posterior.divergence(model.latent_prior, mask)
     loss = (expected_nll + divergence_weight * divergence) / data_size
@@ -98,7 +99,11 @@ def objective(
 
 
 def make_epoch(
-    model: Model, optimizer: optax.GradientTransformation, budget: Budget, divergence_weight: Schedule
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    budget: Budget,
+    divergence_weight: Schedule,
+    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie.
 
@@ -111,7 +116,14 @@ def make_epoch(
         rows = jax.random.randint(batch_key, (budget.batch,), 0, len(inputs))
         weight = divergence_weight(state.step / budget.total_steps)
         gradient, info = jax.grad(objective, has_aux=True)(
-            state.posterior, model, state.mask, (inputs[rows], targets[rows]), objective_key, len(inputs), weight
+            state.posterior,
+            model,
+            state.mask,
+            (inputs[rows], targets[rows]),
+            objective_key,
+            len(inputs),
+            weight,
+            estimator,
         )
         updates, optimizer_state = optimizer.update(gradient, state.optimizer)
         posterior = eqx.apply_updates(state.posterior, updates)

@@ -22,7 +22,7 @@ class Program:
     def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,), samples: int = 100):
         self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
         self.optimizer = adabelief(method.learning_rate, budget)
-        epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight)
+        epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight, method.estimator)
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
