@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
-from occamax.noise import mix, random_bits, standard_normal
+from occamax.noise import inverse_erf, mix, random_bits, standard_normal
 
 from .tolerances import STANDARD_ERRORS
 
@@ -19,6 +19,14 @@ def test_draws_are_standard_normal():
         assert abs(np.mean(draws**power) - expected) < STANDARD_ERRORS * error
     assert stats.kstest(draws, "norm").pvalue > 1e-6
     assert np.isfinite(draws).all()
+
+
+def test_the_inverse_error_function_is_scipys():
+    x = np.linspace(-1, 1, 100_001)[1:-1]
+    assert np.allclose(inverse_erf(jnp.asarray(x, jnp.float32)), special.erfinv(x), rtol=2e-3, atol=1e-6)
+    middle = np.abs(x) < 0.999
+    found = np.asarray(inverse_erf(jnp.asarray(x[middle], jnp.float32)))
+    assert np.allclose(found, special.erfinv(x[middle]), rtol=3e-5, atol=1e-6)
 
 
 def test_draws_do_not_remember_each_other():
