@@ -11,8 +11,9 @@ run: .venv/ready-to-run
 test: .venv/ready-to-test
 	$(BIN)/python -m pytest
 
-bench: .venv/ready-to-test
-	$(BIN)/python benchmarks/speed.py
+bench: .venv/ready-to-test benchmarks/authors
+	$(BIN)/python benchmarks/speed.py --steps 10 --rounds 3 --estimators --out benchmarks/speed.json
+	$(BIN)/python benchmarks/growth.py --steps 5 --out benchmarks/growth.json
 
 lint: .venv/ready-to-test
 	$(BIN)/ruff check .
@@ -25,6 +26,10 @@ format: .venv/ready-to-test
 
 clean:
 	rm -rf .venv
+
+# the authors' package, only to be timed; its dependencies are not needed for that
+benchmarks/authors: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ bmr4pml==0.1.0
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

@@ -3,7 +3,7 @@
     python benchmarks/growth.py [--most 1e7] [--out growth.json]
 
 An MLP of two hidden layers, from a tenth of a million weights up, at batch 128; then one of a million weights at
-batches from 32 up. Time per step in a compiled loop and memory of the compiled program. The last column is the growth of
+batches from 32 up. Time per step in a compiled loop, memory of the compiled program; the last column is the growth of
 time since the row above over the growth of what grows: 1 is linear, less is better.
 """
 
