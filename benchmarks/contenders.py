@@ -130,12 +130,13 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
     return Contender(f"NumPyro SVI AutoNormal{suffix}", loop, (first, jax.random.key(1)), steps)
 
 
-def authors_regression(dataset: Dataset, network: str) -> tuple[Any, jax.Array, jax.Array] | None:
-    """The authors' BMR model of this network with its data, or None where their package is not installed."""
+def authors_model(dataset: Dataset, network: str) -> tuple[Any, Any, jax.Array, jax.Array] | None:
+    """The authors' BMR of this network: its SVI and first state, and the data; None where it is not installed."""
     if not AUTHORS.is_dir() or network not in ("mlp", "lenet"):
         return None
     from bmr4pml import models  # pyright: ignore[reportMissingImports]
     from bmr4pml.nn import MLP, LeNet  # pyright: ignore[reportMissingImports]
+    from numpyro.infer import SVI
 
     shape = image_shape(dataset, network)
     if network == "mlp":
@@ -145,19 +146,17 @@ def authors_regression(dataset: Dataset, network: str) -> tuple[Any, jax.Array, 
     regression = models.BMRRegression(module, regtype="multinomial", optim_kwargs={"learning_rate": 1e-2})
     prepare = dataset.standardise(NETWORKS[network].image_size)
     images = jnp.asarray(lax.map(prepare, jnp.asarray(dataset.train.inputs), batch_size=1000))
-    return regression, images, jnp.asarray(dataset.train.targets)
+    labels = jnp.asarray(dataset.train.targets)
+    svi = SVI(regression.model, regression.guide, regression.optim, regression.loss)
+    return svi, svi.init(jax.random.PRNGKey(0), images, y=labels, batch_size=BATCH), images, labels
 
 
 def authors_svi(dataset: Dataset, network: str, steps: int) -> Contender | None:
     """The authors' BMR step inside one compiled loop."""
-    made = authors_regression(dataset, network)
+    made = authors_model(dataset, network)
     if made is None:
         return None
-    from numpyro.infer import SVI
-
-    regression, x, y = made
-    svi = SVI(regression.model, regression.guide, regression.optim, regression.loss)
-    state = svi.init(jax.random.PRNGKey(0), x, y=y, batch_size=BATCH)
+    svi, state, x, y = made
 
     def loop(carry):
         return lax.scan(lambda s, _: svi.update(s, x, y=y, batch_size=BATCH), carry, length=steps)[0]
@@ -167,14 +166,10 @@ def authors_svi(dataset: Dataset, network: str, steps: int) -> Contender | None:
 
 def authors_epoch(dataset: Dataset, network: str, steps: int) -> Callable[[], None] | None:
     """One epoch as the authors run it: `SVI.run`, which compiles its loop anew each time."""
-    made = authors_regression(dataset, network)
+    made = authors_model(dataset, network)
     if made is None:
         return None
-    from numpyro.infer import SVI
-
-    regression, x, y = made
-    svi = SVI(regression.model, regression.guide, regression.optim, regression.loss)
-    state = svi.init(jax.random.PRNGKey(0), x, y=y, batch_size=BATCH)
+    svi, state, x, y = made
 
     def epoch() -> None:
         nonlocal state

@@ -15,7 +15,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #ddd; }
 h3 { font-size: 1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: .25rem .7rem; text-align: right; }
+table { font-size: .88rem; } td, th { padding: .25rem .5rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 2px solid #444; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 tr:nth-child(even) { background: #f6f6f6; } td.best { font-weight: 700; } .note { color: #555; font-size: .9rem; }
 svg { max-width: 100%; height: auto; } .scroll { overflow-x: auto; }
