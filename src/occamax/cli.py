@@ -39,7 +39,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
 ) -> None:
     """Train one network by one method; keep the run in a folder."""
-    from .experiment import Config, Experiment, keep_compiled_programs
+    from .experiment import Config, Experiment, RunFolder, keep_compiled_programs
     from .experiment import train as train_runs
 
     if seeds is not None and seeds < 1:
@@ -49,8 +49,9 @@ def train(
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
     paths = [_run_path(config, out, number, seeds) for number in numbers]
-    if not resume and not overwrite:
-        _refuse_existing(paths)
+    if not resume and not overwrite:  # before data are read: a folder in the way should not cost that time
+        for path in paths:
+            RunFolder.refuse_existing(path)
     experiment = Experiment.of(config, data_dir)
     summaries = train_runs(experiment, paths, numbers, resume, overwrite)
     for path, summary in zip(paths, summaries, strict=True):
@@ -61,15 +62,6 @@ def _run_path(config, out: Path | None, seed: int, seeds: int | None) -> Path:
     if out is None:
         return Path("runs") / f"{config.data}-{config.network}-{config.method}-seed{seed}"
     return out if seeds is None else out / f"seed{seed}"
-
-
-def _refuse_existing(paths: list[Path]) -> None:
-    """Before data are read: a folder in the way should not cost the user that time."""
-    from .errors import RunError
-
-    for path in paths:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
 
 
 def _print_summary(path: Path, summary: dict) -> None:

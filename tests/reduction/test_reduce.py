@@ -5,9 +5,8 @@ import pytest
 
 from occamax.errors import ArgumentError
 from occamax.experiment import fit
-from occamax.experiment.program import Program
 from occamax.likelihoods import Gaussian
-from occamax.methods import MAP, PaperBMR
+from occamax.methods import PaperBMR
 from occamax.model import Model
 from occamax.posteriors import MeanField, PointMass
 from occamax.priors import Flat
@@ -140,8 +139,3 @@ def test_planted_dead_inputs_are_lost_and_no_others():
     (mask,) = fitted.masks.values()
     assert mask[0].tolist() == [True] * 10 + [False] * 10 + [True]  # the bias is the last column
     assert np.allclose(fitted.network.layer.weight[0], w, atol=0.05)
-
-
-def test_map_is_never_reduced():
-    program = Program(Model(Tiny(), Flat()), MAP(), Budget(1, 1, 4))
-    assert program.method.reduction is None

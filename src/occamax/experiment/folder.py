@@ -29,9 +29,9 @@ class RunFolder:
     @staticmethod
     def create(path: Path, config: Config, overwrite: bool = False) -> "RunFolder":
         """A new folder. One that exists and is not empty is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if not overwrite:
-                raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
+        if not overwrite:
+            RunFolder.refuse_existing(path)
+        elif _is_taken(path):
             if path.is_dir() and not (path / "config.json").is_file():
                 raise RunError(f"--out: {path} is no run folder; --overwrite will not delete it. Choose another.")
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -42,6 +42,11 @@ class RunFolder:
         folder = RunFolder(path)
         folder.write_json("config.json", config.as_dict())
         return folder
+
+    @staticmethod
+    def refuse_existing(path: Path) -> None:
+        if _is_taken(path):
+            raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
 
     @staticmethod
     def open(path: Path) -> "RunFolder":
@@ -131,6 +136,10 @@ class RunFolder:
             "before": np.packbits(before),
         }
         save_arrays(self.path / "reductions" / f"epoch-{epoch:04d}.safetensors", arrays, {"weights": str(mask.size)})
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def _histogram(values: np.ndarray) -> list[int]:
