@@ -72,7 +72,7 @@ class PointMass(Posterior):
         return cost - jnp.sum(gamma_log_density(log_scales, prior.shape, prior.rate))
 
     def forget(self, gone):
-        return PointMass(jnp.where(_widen(gone, self.value), 0.0, self.value))
+        return PointMass(jnp.where(widen(gone, self.value), 0.0, self.value))
 
 
 class MeanField(Posterior):
@@ -103,7 +103,7 @@ class MeanField(Posterior):
         return cost + jnp.sum(lognormal_gamma_divergence(log_mean, jnp.exp(log_of_log_std), prior.shape, prior.rate))
 
     def forget(self, gone):
-        gone = _widen(gone, self.mean)
+        gone = widen(gone, self.mean)
         return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
 
 
@@ -112,6 +112,6 @@ def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> li
     return list(lax.split(latents, (mask.size, latents.size - mask.size)))
 
 
-def _widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:
+def widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:
     """A flag for every latent: scales are never removed."""
     return jnp.concatenate([gone, jnp.zeros(latents.size - gone.size, bool)])

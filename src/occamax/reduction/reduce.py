@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ArgumentError
 from ..layout import Layout
 from ..model import Model
-from ..posteriors import MeanField
+from ..posteriors import MeanField, widen
 from ..training import REDUCTION_STREAM, State
 from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal
@@ -71,8 +71,7 @@ def reduce(
 
 def remove(state: State, gone: Bool[Array, "weights"], optimizer: optax.GradientTransformation) -> State:
     """The state without the weights in `gone`."""
-    scales = state.posterior.point.size - gone.size
-    forget = jnp.concatenate([gone, jnp.zeros(scales, bool)])
+    forget = widen(gone, state.posterior.point)
     moments = optax.tree.map_params(optimizer, lambda leaf: jnp.where(forget, 0.0, leaf), state.optimizer)
     return state._replace(posterior=state.posterior.forget(gone), optimizer=moments, mask=state.mask & ~gone)
 
