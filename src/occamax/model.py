@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .errors import ArgumentError
@@ -63,8 +62,8 @@ class Model(eqx.Module):
 
     def split(self, latents: Float[Array, "latents"]) -> list[Array]:
         """ŵ of every weight, the prior's log-scales, the likelihood's log-scales."""
-        noise = self.likelihood.scale_gammas()[0].size
-        return list(lax.split(latents, (self.layout.size, latents.size - self.layout.size - noise, noise)))
+        first, last = self.layout.size, latents.size - self.likelihood.scale_gammas()[0].size
+        return [latents[:first], latents[first:last], latents[last:]]
 
     def weights(self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> Float[Array, "weights"]:
         unit, log_scales, _ = self.split(latents)

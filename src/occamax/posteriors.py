@@ -9,7 +9,6 @@ from abc import abstractmethod
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
@@ -108,8 +107,9 @@ class MeanField(Posterior):
 
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> list[Array]:
-    """Weights and scales. A split transposes to one concatenation, two slices to two paddings and a sum."""
-    return list(lax.split(latents, (mask.size, latents.size - mask.size)))
+    """Weights and scales. Slices, whose transpose fuses with the update as a padding does; a split's transpose is a
+    concatenation, which with several seeds made the gradient take three times as long on a GPU."""
+    return [latents[: mask.size], latents[mask.size :]]
 
 
 def widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:

@@ -110,17 +110,15 @@ def make_epoch(
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
 
-    def step(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
+    def step(state: State, rows: Int[Array, "batch"], key: PRNGKeyArray, data: tuple[Array, Array]):
         inputs, targets = data
-        batch_key, objective_key = jax.random.split(jax.random.fold_in(state.key, state.step))
-        rows = jax.random.randint(batch_key, (budget.batch,), 0, len(inputs))
         weight = divergence_weight(state.step / budget.total_steps)
         gradient, info = jax.grad(objective, has_aux=True)(
             state.posterior,
             model,
             state.mask,
             (inputs[rows], targets[rows]),
-            objective_key,
+            key,
             len(inputs),
             weight,
             estimator,
@@ -130,6 +128,11 @@ def make_epoch(
         return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
-        return lax.scan(lambda carry, _: step(carry, data), state, length=budget.steps)
+        # The batches and keys of all steps at once, each from its own step's number: inside the loop they would be
+        # some ten launches a step for a few hundred numbers.
+        step_keys = jax.vmap(lambda i: jax.random.fold_in(state.key, i))(state.step + jnp.arange(budget.steps))
+        batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
+        rows = jax.vmap(lambda key: jax.random.randint(key, (budget.batch,), 0, len(data[0])))(batch_keys)
+        return lax.scan(lambda carry, drawn: step(carry, *drawn, data), state, (rows, keys))
 
     return epoch

@@ -26,12 +26,34 @@ class Attention(eqx.Module):
         self.heads = heads
 
     def __call__(
-        self, x: Float[Array, "tokens width"], key: PRNGKeyArray | None = None
+        self, x: Float[Array, "tokens width"], real: int | None = None, key: PRNGKeyArray | None = None
     ) -> Float[Array, "tokens width"]:
         tokens, width = x.shape
         parts = per_token(self.project_in, x).reshape(tokens, 3, self.heads, width // self.heads)
-        mixed = jax.nn.dot_product_attention(parts[:, 0], parts[:, 1], parts[:, 2])
+        mixed = attend(parts[:, 0], parts[:, 1], parts[:, 2], tokens if real is None else real)
         return self.dropout(per_token(self.project_out, mixed.reshape(tokens, width)), key=key)
+
+
+def has_fused_attention(dtype: jnp.dtype) -> bool:
+    """Whether cuDNN's attention can be used: half precision on an NVIDIA GPU."""
+    return dtype == jnp.bfloat16 and jax.default_backend() == "gpu"
+
+
+def attend(
+    query: Float[Array, "tokens heads depth"],
+    key: Float[Array, "tokens heads depth"],
+    value: Float[Array, "tokens heads depth"],
+    real: int,
+) -> Float[Array, "tokens heads depth"]:
+    """Attention to the first `real` tokens; the others are padding."""
+    if not has_fused_attention(query.dtype):
+        lengths = None if real == len(key) else jnp.full(1, real, jnp.int32)
+        return jax.nn.dot_product_attention(query, key, value, key_value_seq_lengths=lengths)
+    lengths = jnp.full(1, real, jnp.int32)
+    batched = (part[None] for part in (query, key, value))
+    return jax.nn.dot_product_attention(
+        *batched, query_seq_lengths=lengths, key_value_seq_lengths=lengths, implementation="cudnn"
+    )[0]
 
 
 class TransformerBlock(eqx.Module):
@@ -48,10 +70,10 @@ class TransformerBlock(eqx.Module):
         self.feedforward = Feedforward(width, hidden, dropout, key=second)
 
     def __call__(
-        self, x: Float[Array, "tokens width"], key: PRNGKeyArray | None = None
+        self, x: Float[Array, "tokens width"], real: int | None = None, key: PRNGKeyArray | None = None
     ) -> Float[Array, "tokens width"]:
         first, second = split_or_none(key, 2)
-        x = x + self.attention(per_token(self.norm_attention, x), key=first)
+        x = x + self.attention(per_token(self.norm_attention, x), real, key=first)
         return x + self.feedforward(per_token(self.norm_feedforward, x), key=second)
 
 
@@ -94,6 +116,9 @@ class ViT(eqx.Module):
         patches = per_token(self.norm_embed, per_token(self.embed, cut(image, self.patch)))
         class_token, positions = self.tokens.weight[:1], self.tokens.weight[1:]
         x = jnp.concatenate([class_token, patches]) + positions
+        real = len(x)
+        if has_fused_attention(x.dtype):  # it takes an even number of tokens; padded once, not in every layer
+            x = jnp.pad(x, ((0, real % 2), (0, 0)))
         for block, k in zip(self.blocks, split_or_none(key, len(self.blocks)), strict=True):
-            x = block(x, key=k)
+            x = block(x, real, key=k)
         return self.head(self.norm(x[0]))
