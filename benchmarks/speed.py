@@ -31,6 +31,7 @@ from occamax.experiment.program import on_device
 from occamax.posteriors import PointMass
 
 EPOCH_STEPS = 500
+PEERS = ("numpyro", "numpyro-plain", "authors")  # plain: with Equinox's own convolution
 
 
 def main() -> None:
@@ -63,7 +64,7 @@ def parse() -> argparse.Namespace:
         "--details", action=argparse.BooleanOptionalAction, default=True, help="all but the step's time"
     )
     parser.add_argument("--bfloat16", action="store_true", help="also time mixed precision")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="NumPyro and the authors")
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="whom to time beside ours")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
@@ -107,9 +108,11 @@ def time_network(
             contenders.ours(dataset, network, "flat", steps, estimator=e)
             for e in (Flipout(), LocalReparameterisation())
         ]
-    if options.peers:
-        plain = [True, False] if network == "lenet" else [False]
-        field += [contenders.numpyro_svi(dataset, network, steps, p) for p in plain]
+    if "numpyro" in options.peers:
+        field.append(contenders.numpyro_svi(dataset, network, steps, plain=False))
+    if "numpyro-plain" in options.peers and network == "lenet":
+        field.append(contenders.numpyro_svi(dataset, network, steps, plain=True))
+    if "authors" in options.peers:
         field += filter(None, [contenders.authors_svi(dataset, network, steps)])
     rows = {c.name: describe(c, dataset, ceilings, options.details) for c in field}
     laps: dict[str, list[float]] = {c.name: [] for c in field}
@@ -126,7 +129,7 @@ def time_network(
             extra = 1e-3 * (row["reduction_ms"] or 0.0) + row["evaluation_s"]
             row["epoch_s"] = EPOCH_STEPS * lap + extra / contender.seeds
             row["times_floor"] = 1e3 * lap / row["floor_ms"]
-    if options.peers and options.details:
+    if "authors" in options.peers and options.details:
         add_authors_epoch(dataset, network, rows, options)
     return list(rows.values())
 

@@ -17,7 +17,7 @@ BUDGET = Budget(3, 10, 16)
 
 
 def program_of(method, seeds=(0,), budget=BUDGET):
-    return Program(Model(Tiny(), method.prior), method, budget, seeds, samples=4)
+    return Program(Model(Tiny(), method.prior), method, budget, seeds)
 
 
 def data():
@@ -42,9 +42,9 @@ def test_every_part_is_compiled_once(method):
         if method.reduction is not None:
             state, _ = program.reduce(state, jnp.float32(epoch))
         state, _ = program.train(state, data())
-        program.evaluate(state, *data())
+        program.evaluate(state, *data(), samples=4 + epoch)
     assert program.train._cache_size() == 1
-    assert program.evaluate._cache_size() == 1
+    assert program._evaluate._cache_size() == 1
     assert program.reduce._cache_size() == (method.reduction is not None)
 
 

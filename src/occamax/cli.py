@@ -32,6 +32,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Which random numbers.")] = 0,
     seeds: Annotated[int | None, typer.Option(help="Train seeds 0 to N−1 at once, a run folder each.")] = None,
     samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
+    curve_samples: Annotated[int | None, typer.Option(help="Draws in evaluations before the last, if fewer.")] = None,
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
@@ -44,7 +45,7 @@ def train(
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
-    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision)
+    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples)
     if cache:
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
@@ -106,9 +107,20 @@ def report(
     """Compare runs: a table here, and one self-contained HTML page."""
     from .report import write_report
 
-    groups = write_report(runs, out)
+    groups = _groups(runs)
+    write_report(groups, out)
     _print_comparison(groups)
     Console(highlight=False).print(f"report: {out}", soft_wrap=True)
+
+
+def _groups(paths: list[Path]) -> list:
+    """Runs to compare, from run folders and from results of `reproduce`."""
+    from .report import in_order, read_groups
+    from .reproduction import read_cells
+
+    kept = [path for path in paths if (path / "cells").is_dir()]
+    found = [result.group for path in kept for result in read_cells(path)]
+    return in_order(found + read_groups(path for path in paths if path not in kept))
 
 
 def _print_comparison(groups: list) -> None:
@@ -125,6 +137,51 @@ def _print_comparison(groups: list) -> None:
         for row, flags in zip(rows, best, strict=True):
             table.add_row(*(f"[bold]{entry}[/bold]" if flag else entry for entry, flag in zip(row, flags, strict=True)))
         console.print(table)
+
+
+@app.command()
+def reproduce(
+    data: Annotated[list[str] | None, typer.Option("--data", help="Data sets; the paper's three unless given.")] = None,
+    networks: Annotated[list[str] | None, typer.Option("--networks", help="Networks; all four unless given.")] = None,
+    methods: Annotated[list[str] | None, typer.Option("--methods", help="Methods; the paper's unless given.")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 to N−1 of every cell, trained at once.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for runs, cells, figures and the page.")] = Path("runs/paper"),
+    shard: Annotated[str, typer.Option(help="A part of the grid, such as 2/5: several machines share one folder.")] = (
+        "1/1"
+    ),
+    workers: Annotated[int, typer.Option(help="Processes on this machine; one compiles while another trains.")] = 1,
+    epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
+    steps: Annotated[int, typer.Option(help="Steps in an epoch.")] = 500,
+    batch: Annotated[int, typer.Option(help="Examples in a step.")] = 128,
+    samples: Annotated[int, typer.Option(help="Draws of the weights in the last evaluation.")] = 100,
+    curve_samples: Annotated[int, typer.Option(help="Draws in the evaluations before the last.")] = 10,
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
+    data_dir: DataDir = None,
+) -> None:
+    """Run the paper's grid, draw its figures, compare with what was published. Finished cells are kept; an interrupted
+    grid goes on where it stopped when the command is given again. List options take names separated by commas."""
+    from .experiment import Config
+    from .reproduction.command import reproduce as run_grid
+    from .reproduction.grid import DATA, METHODS, NETWORKS, Grid
+
+    names = [_names(given, default) for given, default in ((data, DATA), (networks, NETWORKS), (methods, METHODS))]
+    like = Config("fashion_mnist", "mlp", "map", epochs, steps, batch, 0, samples, precision, curve_samples)
+    grid = Grid(names[0], names[1], names[2], seeds, like, _shard(shard))
+    if workers < 1:
+        raise ArgumentError(f"--workers: {workers} given; it must be a whole number from 1 up")
+    failed = run_grid(grid, out, data_dir, workers, Console(highlight=False))
+    sys.exit(1 if failed else 0)
+
+
+def _names(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
+    return list(default) if given is None else [name for item in given for name in item.replace(",", " ").split()]
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal()):
+        raise ArgumentError(f"--shard: {text!r} given; it must be like 2/5")
+    return int(part), int(parts)
 
 
 @app.command()

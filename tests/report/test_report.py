@@ -22,7 +22,7 @@ def runs(tmp_path_factory):
 
 def test_the_page_holds_the_whole_comparison(runs, tmp_path):
     out = tmp_path / "new" / "report.html"
-    write_report([runs], out)
+    write_report(read_groups([runs]), out)
     page = out.read_text()
     for text in ("Flat-MAP", "BMR", "By epoch", "Pruned fraction by layer", "what the evidence said", "First layer"):
         assert text in page

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..likelihoods import Categorical
 from ..model import Model
@@ -31,15 +31,16 @@ def predict(
     key: PRNGKeyArray,
     inputs: Array,
     targets: Array | None = None,
-    samples: int = 100,
+    samples: int | Int[Array, ""] = 100,
     chunk: int = 1000,
 ) -> Predictive:
     """Averages over `samples` draws; one draw and `chunk` examples at a time, so memory does not grow with either.
+    `samples` may be traced: one compiled program then serves any number of draws.
     A point mass is the same in every draw, so it takes one. Without targets `log_likelihood` is NaN."""
     samples = 1 if isinstance(posterior, PointMass) else samples
 
-    def one_draw(carry: Predictive, draw_key: PRNGKeyArray) -> tuple[Predictive, None]:
-        latents = posterior.draw(draw_key)
+    def one_draw(i: Int[Array, ""], carry: Predictive) -> Predictive:
+        latents = posterior.draw(jax.random.fold_in(key, i))
         network = model.bind(latents, mask)
         outputs = lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
         expectation = model.likelihood.expectation(outputs)
@@ -50,14 +51,14 @@ def predict(
         entropy = -jnp.sum(jax.scipy.special.xlogy(expectation, expectation), axis=-1)
         return Predictive(
             carry.expectation + expectation / samples,
-            jnp.logaddexp(carry.log_likelihood, log_prob - np.log(samples)),
+            jnp.logaddexp(carry.log_likelihood, log_prob - jnp.log(jnp.float32(samples))),
             carry.expected_entropy + entropy / samples,
-        ), None
+        )
 
     n = len(inputs)
     out = jax.eval_shape(lambda x: model.outputs(model.network, x), inputs[:1]).shape[1]
     empty = Predictive(jnp.zeros((n, out)), jnp.full(n, -jnp.inf), jnp.zeros(n))
-    return lax.scan(one_draw, empty, jax.random.split(key, samples))[0]
+    return lax.fori_loop(0, samples, one_draw, empty)
 
 
 def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str, float]:

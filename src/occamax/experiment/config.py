@@ -74,8 +74,9 @@ class Config:
     steps: int = 500
     batch: int = 128
     seed: int = 0
-    samples: int = 100  # draws of the weights in each evaluation
+    samples: int = 100  # draws of the weights in the last evaluation
     precision: str = "float32"  # of activations and products
+    curve_samples: int | None = None  # draws in the evaluations before the last; as many unless given
 
     def __post_init__(self):
         choose("DATA", self.data, SOURCES)
@@ -83,8 +84,10 @@ class Config:
         choose("METHOD", self.method, METHODS)
         choose("precision", self.precision, PRECISIONS)
         _ = self.budget
-        for name, least in (("seed", 0), ("samples", 1)):
+        for name, least in (("seed", 0), ("samples", 1), ("curve_samples", 1)):
             value = getattr(self, name)
+            if name == "curve_samples" and value is None:
+                continue
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
 

@@ -97,10 +97,10 @@ def fit(
     model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray, compute_type)
     for pair in filter(None, (train, test)):
         model.check_data(*map(np.asarray, pair))
-    program = Program(model, method, Budget(epochs, steps, batch), (seed,), samples)
+    program = Program(model, method, Budget(epochs, steps, batch), (seed,))
     history, state = [], program.start()
     tested = None if test is None else on_device(test)
-    for epoch in _epochs(program, state, on_device(train), tested):
+    for epoch in _epochs(program, state, on_device(train), tested, samples=samples):
         state = epoch.state
         history.extend(epoch.metrics)
         if on_epoch is not None:

@@ -2,7 +2,9 @@
 checkpoint.safetensors, weights.safetensors."""
 
 import json
+import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -165,7 +167,25 @@ def environment() -> dict[str, Any]:
     return {
         "versions": {name: _version(name) for name in packages},
         "device": f"{device.platform}: {device.device_kind}",
+        "commit": source_commit(),
     }
+
+
+def source_commit() -> str | None:
+    """The commit of the source tree this runs from: OCCAMAX_COMMIT where it is set, else what git says of it."""
+    if os.environ.get("OCCAMAX_COMMIT"):
+        return os.environ["OCCAMAX_COMMIT"]
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():  # installed, or a copy without its history
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
 
 
 def _version(package: str) -> str:

@@ -33,8 +33,11 @@ def epochs(
     train: tuple[Array, Array],
     test: tuple[Array, Array] | None,
     first: int = 0,
+    samples: int = 100,
+    curve_samples: int | None = None,
 ) -> Iterator[Epoch]:
-    """Trains from `state`, the state after `first` epochs, to the end of the budget."""
+    """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
+    `samples` draws, those before it `curve_samples`, as many unless given."""
     reduction = program.method.reduction
     for epoch in range(first, program.budget.epochs):
         began = time.perf_counter()
@@ -50,7 +53,9 @@ def epochs(
             for i, line in enumerate(neg_elbo)
         ]
         if test is not None:
-            predictive = jax.device_get(program.evaluate(state, *test))
+            is_last = epoch + 1 == program.budget.epochs
+            draws = samples if is_last or curve_samples is None else curve_samples
+            predictive = jax.device_get(program.evaluate(state, *test, draws))
             targets = np.asarray(test[1])
             for i, line in enumerate(figures):
                 line.update(score(program.model, program.of_seed(predictive, i), targets))

@@ -19,7 +19,7 @@ from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_e
 class Program:
     """Compiled functions of the state. With several seeds every leaf of the state has a leading axis of seeds."""
 
-    def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,), samples: int = 100):
+    def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,)):
         self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
         self.optimizer = adabelief(method.learning_rate, budget)
         epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight, method.estimator)
@@ -28,7 +28,7 @@ class Program:
             assert method.reduction is not None
             return reduce(model, state, method.reduction, self.optimizer, progress)
 
-        def evaluation(state: State, inputs: Array, targets: Array) -> Predictive:
+        def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
             key = jax.random.fold_in(state.key, EVALUATION_STREAM)
             return predict(model, state.posterior, state.mask, key, inputs, targets, samples)
 
@@ -36,7 +36,11 @@ class Program:
         self.reduce: Callable[[State, Array], tuple[State, Record]] = jax.jit(
             self._lift(reduction, 1), donate_argnums=0
         )
-        self.evaluate: Callable[[State, Array, Array], Predictive] = jax.jit(self._lift(evaluation, 2))
+        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = jax.jit(self._lift(evaluation, 3))
+
+    def evaluate(self, state: State, inputs: Array, targets: Array, samples: int = 100) -> Predictive:
+        """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
+        return self._evaluate(state, inputs, targets, jnp.int32(samples))
 
     def _lift(self, function: Callable, shared: int) -> Callable:
         """The function over all seeds at once; arguments after the state are shared."""

@@ -32,7 +32,7 @@ def train(
         folders = [_reopen(path, own) for path, own in pairs]
     else:
         folders = [RunFolder.create(path, own, overwrite) for path, own in pairs]
-    program = Program(experiment.model, experiment.method, config.budget, tuple(seeds), config.samples)
+    program = Program(experiment.model, experiment.method, config.budget, tuple(seeds))
     state, first = _first_state(program, folders, resume)
     writer = Writer(folders, program, state)
     train_data, test_data = on_device(experiment.dataset.train), on_device(experiment.dataset.test)
@@ -40,7 +40,7 @@ def train(
     rates = []
     with Progress(experiment, len(seeds), first) as progress:
         try:
-            for epoch in epochs(program, state, train_data, test_data, first):
+            for epoch in epochs(program, state, train_data, test_data, first, config.samples, config.curve_samples):
                 writer.write(epoch)
                 state = epoch.state
                 rates.append(config.steps / epoch.train_seconds)
@@ -154,7 +154,7 @@ def restore(folder: RunFolder, data_dir: Path | None = None) -> tuple[Experiment
     """A finished or interrupted run: its experiment and its last state."""
     config = folder.config()
     experiment = Experiment.of(config, data_dir)
-    program = Program(experiment.model, experiment.method, config.budget, (config.seed,), config.samples)
+    program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
     return experiment, folder.load_state(program.start())[0]
 
 
@@ -162,7 +162,8 @@ def evaluate(folder: RunFolder, data_dir: Path | None = None, samples: int | Non
     """The figures of a run's last checkpoint on its test set."""
     config = folder.config()
     experiment, state = restore(folder, data_dir)
-    program = Program(experiment.model, experiment.method, config.budget, (config.seed,), samples or config.samples)
+    program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
     test = on_device(experiment.dataset.test)
-    figures = score(experiment.model, jax.device_get(program.evaluate(state, *test)), experiment.dataset.test.targets)
+    predictive = jax.device_get(program.evaluate(state, *test, samples or config.samples))
+    figures = score(experiment.model, predictive, experiment.dataset.test.targets)
     return {**figures, "sparsity": sparsity(np.asarray(state.mask), counted(program))}

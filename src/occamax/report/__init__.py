@@ -2,5 +2,6 @@
 
 from .page import write_report as write_report
 from .runs import Group as Group
+from .runs import in_order as in_order
 from .runs import read_groups as read_groups
 from .table import comparison as comparison

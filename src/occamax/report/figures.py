@@ -91,7 +91,7 @@ def pruned_by_layer(groups: Sequence[Group]) -> Figure:
 
 def evidence(group: Group) -> Figure | None:
     """ΔF of the weights that were there before the first and before the last reduction, and of those that stayed."""
-    lines = group.folders[0].lines("reductions.jsonl")
+    lines = group.lines("reductions.jsonl")
     if not lines:
         return None
     figure, axes = new_figure(2, 1, 4.2, 2.4)
@@ -119,7 +119,7 @@ def evidence(group: Group) -> Figure | None:
 
 def first_layer(group: Group, most: int = 24) -> Figure | None:
     """The input weights of the strongest units of the first layer that looks at an image, one picture a unit."""
-    if not (group.folders[0].path / "weights.safetensors").is_file():  # a run kept without its arrays
+    if not group.folders or not (group.folders[0].path / "weights.safetensors").is_file():  # kept without its arrays
         return None
     layers = group.folders[0].weights()
     name = next((name for name, matrix in layers.items() if picture_side(matrix) is not None), None)

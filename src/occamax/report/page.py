@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import __version__
 from ..experiment.checkpoint import write_atomic
 from .figures import curves, evidence, first_layer, pruned_by_layer, svg
-from .runs import Group, read_groups
+from .runs import Group
 from .table import comparison
 
 STYLE = """
@@ -18,37 +18,73 @@ h3 { font-size: 1rem; } table { border-collapse: collapse; font-variant-numeric:
 table { font-size: .88rem; } td, th { padding: .25rem .5rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 2px solid #444; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 tr:nth-child(even) { background: #f6f6f6; } td.best { font-weight: 700; } .note { color: #555; font-size: .9rem; }
+table.grid > tbody > tr > td { vertical-align: top; } .grid table { font-size: .8rem; }
+.grid a { color: inherit; text-decoration: none; } .grid a:hover table { outline: 2px solid #0072B2; }
 svg { max-width: 100%; height: auto; } .scroll { overflow-x: auto; }
 """
 
 
-def write_report(paths: Sequence[Path], out: Path) -> list[Group]:
-    """Writes the page; returns what it is about."""
-    groups = read_groups(paths)
+def write_report(groups: Sequence[Group], out: Path) -> None:
+    """Writes the page about some groups of runs, in their order."""
     sections = [_section(cell, list(members)) for cell, members in groupby(groups, key=lambda group: group.cell)]
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>occamax report</title><style>{STYLE}</style></head><body>
 <h1>occamax report</h1>
 <p class="note">{_circumstances(groups)}</p>
+{_overview(groups)}
 {"".join(sections)}
 </body></html>
 """
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, page.encode())
-    return groups
 
 
-def _circumstances(groups: list[Group]) -> str:
+def _anchor(cell: tuple[str, str]) -> str:
+    return f"{cell[0]}-{cell[1]}"
+
+
+def _overview(groups: Sequence[Group]) -> str:
+    """The whole grid, if there is more than one cell of it: each entry leads to its curves."""
+    sets, networks = (list(dict.fromkeys(group.cell[i] for group in groups)) for i in (0, 1))
+    if len(sets) * len(networks) < 2:
+        return ""
+    rows = ""
+    for network in networks:
+        entries = "".join(f"<td>{_cell([g for g in groups if g.cell == (data, network)])}</td>" for data in sets)
+        rows += f"<tr><td><b>{html.escape(network)}</b></td>{entries}</tr>\n"
+    head = "".join(f"<th>{html.escape(data)}</th>" for data in sets)
+    note = "Accuracy, negative log-likelihood, calibration error, pruned fraction. Click a cell for its curves."
+    return (
+        f'<h2>All cells</h2><p class="note">{note}</p>'
+        f'<div class="scroll"><table class="grid"><tr><th></th>{head}</tr>\n{rows}</table></div>'
+    )
+
+
+def _cell(groups: Sequence[Group]) -> str:
+    if not groups:
+        return "–"
+    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "sparsity"))
+    lines = ""
+    for row, flags in zip(rows, best, strict=True):
+        entries = (
+            f"<td{' class=best' * flag}>{html.escape(entry.split('±')[0])}</td>"
+            for entry, flag in zip(row, flags, strict=True)
+        )
+        lines += f"<tr>{''.join(list(entries)[:-1])}</tr>"
+    return f'<a href="#{_anchor(groups[0].cell)}"><table>{lines}</table></a>'
+
+
+def _circumstances(groups: Sequence[Group]) -> str:
     devices = sorted({summary["device"] for group in groups for summary in group.summaries})
-    runs = sum(len(group.folders) for group in groups)
+    runs = sum(len(group.summaries) for group in groups)
     return f"{runs} run{'s' * (runs > 1)} · {html.escape(', '.join(devices))} · occamax {__version__}"
 
 
 def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     config = groups[0].config
     parts = [
-        f"<h2>{cell[0]} · {cell[1]}</h2>",
+        f'<h2 id="{_anchor(cell)}">{cell[0]} · {cell[1]}</h2>',
         f'<p class="note">{config.epochs} epochs of {config.steps} steps on {config.batch} examples; '
         f"predictions average {config.samples} draws of the weights. Bold: best of its column. "
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
@@ -58,7 +94,7 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
         "<h3>By epoch</h3>",
         svg(curves(groups)),
     ]
-    reduced = [group for group in groups if group.folders[0].lines("reductions.jsonl")]
+    reduced = [group for group in groups if group.value("sparsity").any()]
     if reduced:
         parts += ["<h3>Pruned fraction by layer</h3>", svg(pruned_by_layer(reduced))]
     for group in reduced:

@@ -17,7 +17,7 @@ class Group:
     """The runs of one method on one data set and network."""
 
     config: Config  # of the first seed
-    folders: list[RunFolder]
+    folders: list[RunFolder]  # empty where only figures were kept
     metrics: list[list[dict[str, Any]]]
     summaries: list[dict[str, Any]]
 
@@ -40,6 +40,10 @@ class Group:
         length = min(map(len, self.metrics))
         return np.array([[line.get(name, np.nan) for line in run[:length]] for run in self.metrics], float)
 
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """A .jsonl file of the first run; none where its folder was not kept."""
+        return self.folders[0].lines(name) if self.folders else []
+
     def value(self, name: str) -> np.ndarray:
         """The last value of each seed."""
         return np.array([summary[name] for summary in self.summaries], float)
@@ -53,13 +57,18 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
             if not (folder.path / "summary.json").is_file():
                 raise RunError(f"{folder.path}: the run is not finished (no summary.json). Continue it with --resume.")
             found.setdefault(replace(folder.config(), seed=0), []).append(folder)
-    order = list(LABELS)
     groups = [
         Group(
             folders[0].config(), folders, [f.metrics() for f in folders], [f.read_json("summary.json") for f in folders]
         )
         for folders in found.values()
     ]
+    return in_order(groups)
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
+    """By data set and network, then in the order of the methods."""
+    order = list(LABELS)
     return sorted(groups, key=lambda group: (group.cell, order.index(group.config.method)))
 
 

@@ -1,0 +1,103 @@
+"""A cell's result as one small JSON file: configuration, curves, summaries and the spread of weights of every seed.
+
+The first layer of the small networks goes beside it in a .safetensors file, for the heat maps.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import RunError
+from ..experiment import Config, RunFolder
+from ..experiment.checkpoint import load_arrays, save_arrays, write_atomic
+from ..report import Group
+
+FORMAT = 1
+BUDGET = ("data", "network", "method", "epochs", "steps", "batch")  # what a cell is; the rest is how it was computed
+QUANTILES = np.linspace(0.0, 1.0, 201)
+LARGEST_PICTURE = 400_000  # weights of a first layer that is kept
+
+
+@dataclasses.dataclass(frozen=True)
+class CellResult:
+    """A group of runs without their arrays, and what the figures need of those."""
+
+    group: Group
+    commit: str | None
+    quantiles: dict[str, np.ndarray]  # layer → |posterior mean| at QUANTILES, of the first seed
+    first_layer: np.ndarray | None  # outputs × inputs, of the first seed
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        config = self.group.config
+        return config.data, config.network, config.method
+
+
+def cell_file(out: Path, name: str) -> Path:
+    return out / "cells" / f"{name}.json"
+
+
+def finished_seeds(path: Path, config: Config) -> list[int]:
+    """The seeds a cell's file holds; none where there is no file, or it is of another budget."""
+    if not path.is_file():
+        return []
+    values = _read(path)
+    return values["seeds"] if all(values["config"][name] == getattr(config, name) for name in BUDGET) else []
+
+
+def write_cell(path: Path, runs: Sequence[Path]) -> None:
+    folders = [RunFolder.open(run) for run in runs]
+    configs = [folder.config() for folder in folders]
+    weights = folders[0].weights()
+    values = {
+        "format": FORMAT,
+        "config": configs[0].as_dict(),
+        "seeds": [config.seed for config in configs],
+        "metrics": [_columns(folder.metrics()) for folder in folders],
+        "summaries": [folder.read_json("summary.json") for folder in folders],
+        "quantiles": {name: _quantiles(matrix) for name, matrix in weights.items()},
+    }
+    values["commit"] = values["summaries"][0].get("commit")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first = next(iter(weights.values()))
+    if configs[0].network in ("mlp", "lenet") and first.size <= LARGEST_PICTURE:
+        save_arrays(path.with_suffix(".safetensors"), {"first_layer": first[:, :-1].astype(np.float16)}, {})
+    write_atomic(path, (json.dumps(values) + "\n").encode())
+
+
+def _columns(lines: list[dict[str, Any]]) -> dict[str, list[float]]:
+    return {name: [round(line[name], 6) for line in lines] for name in lines[0]}
+
+
+def _quantiles(matrix: np.ndarray) -> list[float]:
+    return [float(f"{value:.4g}") for value in np.quantile(np.abs(matrix), QUANTILES)]
+
+
+def read_cells(out: Path) -> list[CellResult]:
+    """The cells that are finished, in the order of their names."""
+    return [read_cell(path) for path in sorted((out / "cells").glob("*.json"))]
+
+
+def read_cell(path: Path) -> CellResult:
+    values = _read(path)
+    config = Config.from_dict(values["config"], path)
+    columns = values["metrics"]
+    metrics = [[dict(zip(run, line, strict=True)) for line in zip(*run.values(), strict=True)] for run in columns]
+    picture = path.with_suffix(".safetensors")
+    first = load_arrays(picture)[0]["first_layer"].astype(np.float32) if picture.is_file() else None
+    quantiles = {name: np.array(line) for name, line in values["quantiles"].items()}
+    return CellResult(Group(config, [], metrics, values["summaries"]), values.get("commit"), quantiles, first)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text())
+        if values["format"] != FORMAT:
+            raise RunError(f"{path}: is of format {values['format']}; this version of occamax reads {FORMAT}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: is no cell of `occamax reproduce` ({error}). Delete it to train it again.") from error
+    return values

@@ -1,0 +1,75 @@
+"""`occamax reproduce`: the grid, in one process or several, with its progress, and the results page at the end."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from ..experiment import keep_compiled_programs
+from ..report import in_order, write_report
+from .comparison import checks
+from .grid import Grid, Outcome, clock, run
+from .page import MARKS, write_results
+
+
+def reproduce(grid: Grid, out: Path, data_dir: Path | None, workers: int, console: Console) -> list[Outcome]:
+    """Runs the grid, writes the results; returns the cells that failed."""
+    if workers > 1:
+        run_workers(grid, out, data_dir, workers, console)
+    keep_compiled_programs()
+    outcomes = []
+    for outcome in run(grid, out, data_dir, lambda line: console.print(line, soft_wrap=True)):
+        outcomes.append(outcome)
+        if outcome.error is not None:
+            console.print(f"failed: {outcome.cell.label}: {outcome.error}", soft_wrap=True, markup=False)
+        elif not outcome.skipped:
+            console.print(f"finished {outcome.cell.label} in {clock(outcome.seconds)}", soft_wrap=True)
+    finish(out, console)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        console.print(f"\n{len(failed)} of {len(outcomes)} cells failed; the same command tries them again:")
+        for outcome in failed:
+            console.print(f"  {outcome.cell.label}: {outcome.error}", soft_wrap=True, markup=False)
+    return failed
+
+
+def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, console: Console) -> None:
+    """The shard, cut once more, a process each; the caller then finds the cells finished, or tries what failed."""
+    part, parts = grid.shard
+    like = grid.like
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # one device is shared
+    running = []
+    for worker in range(workers):
+        shard = f"{part + parts * worker}/{parts * workers}"
+        options = {
+            "data": ",".join(grid.data), "networks": ",".join(grid.networks), "methods": ",".join(grid.methods),
+            "seeds": grid.seeds, "out": out, "shard": shard, "epochs": like.epochs, "steps": like.steps,
+            "batch": like.batch, "samples": like.samples, "curve-samples": like.curve_samples or like.samples,
+            "precision": like.precision, **({"data-dir": data_dir} if data_dir else {}),
+        }  # fmt: skip
+        arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        console.print(f"worker {worker + 1}: shard {shard}", soft_wrap=True)
+        running.append(subprocess.Popen([sys.executable, "-m", "occamax", "reproduce", *arguments], env=environment))
+    try:
+        for process in running:
+            process.wait()
+    except BaseException:
+        for process in running:
+            process.terminate()
+        raise
+
+
+def finish(out: Path, console: Console) -> None:
+    """Figures, table, page and report of whatever is finished in the folder."""
+    results = write_results(out)
+    if not results:
+        console.print("no cell is finished yet")
+        return
+    write_report(in_order(result.group for result in results), out / "report.html")
+    for check in checks(results):
+        console.print(f"{MARKS[check.holds]:>18}: {check.sentence} [{check.numbers}]", soft_wrap=True, markup=False)
+    console.print(
+        f"{len(results)} cells: {out / 'README.md'}, {out / 'table.md'}, {out / 'report.html'}", soft_wrap=True
+    )

@@ -1,0 +1,126 @@
+"""Runs the grid: every data set with every network and every method. What is finished is skipped, what was interrupted
+goes on, what fails is noted and left behind."""
+
+import itertools
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ArgumentError
+from ..experiment import Config, Experiment, train
+from ..experiment.config import LABELS
+from .cells import cell_file, finished_seeds, write_cell
+
+DATA = ("fashion_mnist", "cifar10", "cifar100")
+NETWORKS = ("mlp", "lenet", "mixer", "vit")
+METHODS = ("map", "flat", "tiered", "bmr-paper")
+COST = {"mlp": 1.0, "lenet": 1.3, "mixer": 5.0, "vit": 6.0}  # seconds of a cell over the MLP's, to guess the time left
+
+
+@dataclass(frozen=True)
+class Cell:
+    data: str
+    network: str
+    method: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.network}-{self.method}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.data} · {self.network} · {LABELS[self.method]}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Which cells, how many seeds, how each is trained (a configuration whose names and seed are replaced)."""
+
+    data: Sequence[str] = DATA
+    networks: Sequence[str] = NETWORKS
+    methods: Sequence[str] = METHODS
+    seeds: int = 1
+    like: Config = Config("fashion_mnist", "mlp", "map", curve_samples=10)
+    shard: tuple[int, int] = (1, 1)
+
+    def __post_init__(self):
+        if self.seeds < 1:
+            raise ArgumentError(f"--seeds: {self.seeds} given; it must be a whole number from 1 up")
+        part, parts = self.shard
+        if not 1 <= part <= parts:
+            raise ArgumentError(f"--shard: {part}/{parts} given; it must be like 2/5, from 1/5 to 5/5")
+        for cell in itertools.product(self.data, self.networks, self.methods):
+            self.config(Cell(*cell))  # refuses unknown names before anything runs
+
+    def cells(self) -> list[Cell]:
+        """This shard's cells. The dearest come first and are dealt out in turn, so that shards take about as long."""
+        every = [Cell(*names) for names in itertools.product(self.data, self.networks, self.methods)]
+        part, parts = self.shard
+        return sorted(every, key=lambda cell: -COST.get(cell.network, 1.0))[part - 1 :: parts]
+
+    def config(self, cell: Cell) -> Config:
+        names = {"data": cell.data, "network": cell.network, "method": cell.method, "seed": 0}
+        return Config(**{**self.like.as_dict(), **names})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cell. `error` is None where it went well."""
+
+    cell: Cell
+    seconds: float
+    skipped: bool = False
+    error: str | None = None
+
+
+def run(grid: Grid, out: Path, data_dir: Path | None, say: Callable[[str], None]) -> Iterator[Outcome]:
+    """Trains cell by cell; yields each outcome when it is known. `say` takes one line of progress at a time."""
+    cells = grid.cells()
+    pending = [cell for cell in cells if missing_seeds(grid, cell, out)]
+    for cell in cells:
+        if cell not in pending:
+            yield Outcome(cell, 0.0, skipped=True)
+    say(f"{len(cells)} cells, {len(cells) - len(pending)} finished before")
+    spent, done = 0.0, 0.0
+    for number, cell in enumerate(pending, start=1):
+        left = sum(COST.get(later.network, 1.0) for later in pending[number - 1 :])
+        guess = f", about {clock(spent / done * left)} left" if done else ""
+        say(f"[{number}/{len(pending)}] {cell.label}{guess}")
+        outcome = run_cell(grid, cell, out, data_dir)
+        spent, done = spent + outcome.seconds, done + COST.get(cell.network, 1.0)
+        yield outcome
+
+
+def missing_seeds(grid: Grid, cell: Cell, out: Path) -> list[int]:
+    finished = finished_seeds(cell_file(out, cell.name), grid.config(cell))
+    return [seed for seed in range(grid.seeds) if seed not in finished]
+
+
+def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcome:
+    """One cell, from where it stands. Any error is the outcome, not the end of the grid; an interrupt is the end."""
+    began = time.perf_counter()
+    folder = out / "runs" / cell.data / f"{cell.network}-{cell.method}"
+    try:
+        seeds = missing_seeds(grid, cell, out)
+        paths = {seed: folder / f"seed{seed}" for seed in range(grid.seeds)}
+        fresh = [seed for seed in seeds if not (paths[seed] / "checkpoint.safetensors").is_file()]
+        begun = [seed for seed in seeds if seed not in fresh and not (paths[seed] / "summary.json").is_file()]
+        experiment = Experiment.of(grid.config(cell), data_dir) if fresh or begun else None
+        for some, resume in ((begun, True), (fresh, False)):
+            if some:
+                assert experiment is not None
+                train(experiment, [paths[seed] for seed in some], some, resume, overwrite=not resume)
+        write_cell(cell_file(out, cell.name), [path for path in paths.values() if (path / "summary.json").is_file()])
+        (folder / "error.txt").unlink(missing_ok=True)
+    except Exception as error:  # whatever it is, the other cells are to run
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "error.txt").write_text(traceback.format_exc())
+        return Outcome(cell, time.perf_counter() - began, error=f"{type(error).__name__}: {error}")
+    return Outcome(cell, time.perf_counter() - began)
+
+
+def clock(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

@@ -1,0 +1,121 @@
+"""What the grid comes to: figures, one table, and a page of it all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..experiment.checkpoint import write_atomic
+from ..experiment.config import LABELS
+from .cells import CellResult, read_cells
+from .comparison import Check, Row, checks, compare
+from .figures import TITLES, paper_figures
+from .grid import DATA, METHODS, NETWORKS, clock
+from .published import COLUMNS, short
+
+HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "pruned": "pruned"}
+MARKS = {True: "holds", False: "does not hold", None: "not all of it run"}
+
+
+def write_results(out: Path) -> list[CellResult]:
+    """Draws the figures, writes table.md and README.md from the cells in `out`."""
+    results = read_cells(out)
+    if not results:
+        return []
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    names = []
+    for name, figure in paper_figures(results).items():
+        names.append(name)
+        figure.savefig(out / "figures" / f"{name}.svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(out / "figures" / f"{name}.png", dpi=130, metadata={"Software": None})
+    write_atomic(out / "table.md", table(compare(results)).encode())
+    write_atomic(out / "README.md", page(results, names, _notes(out)).encode())
+    return results
+
+
+def _notes(out: Path) -> str:
+    """What a person has to say about the results: the page carries it along, unchanged."""
+    path = out / "NOTES.md"
+    return path.read_text().strip() + "\n\n" if path.is_file() else ""
+
+
+def page(results: Sequence[CellResult], figures: Sequence[str], notes: str) -> str:
+    rows = compare(results)
+    missing = [
+        f"{TITLES[data]} · {TITLES[network]} · {LABELS[method]}"
+        for data in DATA
+        for network in NETWORKS
+        for method in METHODS
+        if (data, network, method) not in {row.key for row in rows}
+    ]
+    pictures = "\n\n".join(f"![{name}](figures/{name}.png)" for name in figures)
+    return f"""# The paper, reproduced
+
+Marković, Friston and Kiebel (2023): its methods, networks, data sets and figures, run by `occamax reproduce`, which
+also wrote this page. {len(rows)} of {len(DATA) * len(NETWORKS) * len(METHODS)} cells are here. {circumstances(results)}
+
+{f"Not run yet: {', '.join(missing)}." if missing else "Nothing is missing."}
+
+## What the paper says
+
+{check_table(checks(results))}
+
+{notes}## Ours beside the published figures
+
+[table.md](table.md) has every cell: ours, the published figure, the difference. The published ones are one seed, read
+off plots (accuracy and ECE ± .003, NLL ± .01, pruned ± .005). `cells/` holds each cell's configuration, curves,
+summary, device and commit.
+
+## Figures
+
+Bands span the seeds, from the lowest to the highest.
+
+{pictures}
+"""
+
+
+def circumstances(results: Sequence[CellResult]) -> str:
+    """Device, commits, precision and time, as the runs themselves noted them."""
+    summaries = [summary for result in results for summary in result.group.summaries]
+    devices = sorted({summary["device"] for summary in summaries})
+    commits = sorted({(result.commit or "unknown")[:10] for result in results})
+    halves = sum(result.group.config.precision != "float32" for result in results)
+    draws = sorted({result.group.config.curve_samples or result.group.config.samples for result in results})
+    per_seed = sum(summary["seconds"] / summary["seeds_at_once"] for summary in summaries)
+    text = f"Device: {', '.join(devices)}. Commit: {', '.join(commits)}. All runs together took {clock(per_seed)}"
+    text += f", compilation and evaluation included; {len(summaries)} runs."
+    text += f" {halves} of the cells in mixed precision (bfloat16 activations)." if halves else ""
+    last = results[0].group.config.samples
+    return text + f" Last values average {last} draws of the weights, curves {' or '.join(map(str, draws))}."
+
+
+def check_table(found: Sequence[Check]) -> str:
+    lines = ["| sentence | | numbers |", "|---|---|---|"]
+    return "\n".join(lines + [f"| {check.sentence} | **{MARKS[check.holds]}** | {check.numbers} |" for check in found])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Every cell as Markdown: ours, published, difference; bold where a method is the best of its network."""
+    head = " | ".join(f"{HEADS[column]} | published | difference" for column in COLUMNS)
+    lines = [
+        "# Every cell beside the published figure",
+        "",
+        "Ours is the mean over seeds at the last epoch. Bold: the best method of that network and data set.",
+        "",
+        f"| data | network | method | seeds | {head} |",
+        "|---|---|---|--:|" + "--:|" * (3 * len(COLUMNS)),
+    ]
+    for row in rows:
+        data, network, method = row.key
+        entries = [TITLES.get(data, data), TITLES[network], LABELS[method], str(row.seeds)]
+        for column in COLUMNS:
+            entries += _entries(row, column)
+        lines.append(f"| {' | '.join(entries)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _entries(row: Row, column: str) -> list[str]:
+    if column == "pruned" and not row.ours[column]:
+        return ["", "", ""]
+    ours, difference = short(row.ours[column]), row.difference(column)
+    published = str(row.published[column]) if column in row.published else ""
+    signed = "" if difference is None else f"{'+' if difference >= 0 else '−'}{short(abs(difference))}"
+    return [f"**{ours}**" if column in row.best else ours, published, signed]
