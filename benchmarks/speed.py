@@ -63,7 +63,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--details", action=argparse.BooleanOptionalAction, default=True, help="all but the step's time"
     )
-    parser.add_argument("--bfloat16", action="store_true", help="also time mixed precision")
+    parser.add_argument("--bfloat16", nargs="*", default=[], metavar="METHOD", help="also time these in mixed precision")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="whom to time beside ours")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
@@ -101,8 +101,7 @@ def time_network(
     field = [contenders.ours(dataset, network, method, steps) for method in options.methods]
     if options.seeds:
         field.append(contenders.ours(dataset, network, "bmr-paper", steps, options.seeds))
-    if options.bfloat16:
-        field += [contenders.ours(dataset, network, m, steps, compute_type=jnp.bfloat16) for m in ("map", "bmr-paper")]
+    field += [contenders.ours(dataset, network, m, steps, compute_type=jnp.bfloat16) for m in options.bfloat16]
     if options.estimators:
         field += [
             contenders.ours(dataset, network, "flat", steps, estimator=e)
