@@ -1,6 +1,7 @@
 """`occamax reproduce`: the grid, in one process or several, with its progress, and the results page at the end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,13 +53,14 @@ def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cons
         arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         console.print(f"worker {worker + 1}: shard {shard}", soft_wrap=True)
         running.append(subprocess.Popen([sys.executable, "-m", "occamax", "reproduce", *arguments], env=environment))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     try:
         for process in running:
             process.wait()
-    except BaseException:
+    finally:
         for process in running:
             process.terminate()
-        raise
+        signal.signal(signal.SIGTERM, before)
 
 
 def finish(out: Path, console: Console) -> None:
