@@ -63,7 +63,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--details", action=argparse.BooleanOptionalAction, default=True, help="all but the step's time"
     )
-    parser.add_argument("--bfloat16", nargs="*", default=[], metavar="METHOD", help="also time these in mixed precision")
+    parser.add_argument(
+        "--bfloat16", nargs="*", default=[], metavar="METHOD", help="also time these in mixed precision"
+    )
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="whom to time beside ours")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()

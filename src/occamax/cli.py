@@ -157,6 +157,7 @@ def reproduce(
     curve_samples: Annotated[int, typer.Option(help="Draws in the evaluations before the last.")] = 10,
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
     data_dir: DataDir = None,
+    cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
 ) -> None:
     """Run the paper's grid, draw its figures, compare with what was published. Finished cells are kept; an interrupted
     grid goes on where it stopped when the command is given again. List options take names separated by commas."""
@@ -169,7 +170,7 @@ def reproduce(
     grid = Grid(names[0], names[1], names[2], seeds, like, _shard(shard))
     if workers < 1:
         raise ArgumentError(f"--workers: {workers} given; it must be a whole number from 1 up")
-    failed = run_grid(grid, out, data_dir, workers, Console(highlight=False))
+    failed = run_grid(grid, out, data_dir, workers, cache, Console(highlight=False))
     sys.exit(1 if failed else 0)
 
 

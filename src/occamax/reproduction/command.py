@@ -15,11 +15,14 @@ from .grid import Grid, Outcome, clock, run
 from .page import MARKS, write_results
 
 
-def reproduce(grid: Grid, out: Path, data_dir: Path | None, workers: int, console: Console) -> list[Outcome]:
+def reproduce(
+    grid: Grid, out: Path, data_dir: Path | None, workers: int, cache: bool, console: Console
+) -> list[Outcome]:
     """Runs the grid, writes the results; returns the cells that failed."""
     if workers > 1:
-        run_workers(grid, out, data_dir, workers, console)
-    keep_compiled_programs()
+        run_workers(grid, out, data_dir, workers, cache, console)
+    if cache:
+        keep_compiled_programs()
     outcomes = []
     for outcome in run(grid, out, data_dir, lambda line: console.print(line, soft_wrap=True)):
         outcomes.append(outcome)
@@ -36,7 +39,7 @@ def reproduce(grid: Grid, out: Path, data_dir: Path | None, workers: int, consol
     return failed
 
 
-def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, console: Console) -> None:
+def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cache: bool, console: Console) -> None:
     """The shard, cut once more, a process each; the caller then finds the cells finished, or tries what failed."""
     part, parts = grid.shard
     like = grid.like
@@ -51,6 +54,7 @@ def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cons
             "precision": like.precision, **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
         arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        arguments.append("--cache" if cache else "--no-cache")
         console.print(f"worker {worker + 1}: shard {shard}", soft_wrap=True)
         running.append(subprocess.Popen([sys.executable, "-m", "occamax", "reproduce", *arguments], env=environment))
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
