@@ -8,8 +8,9 @@ from occamax import networks
 from occamax.errors import ArgumentError
 from occamax.experiment import NETWORKS
 from occamax.layout import Layout
-from occamax.networks._parts import convolve, cut, halve
-from occamax.networks.vit import Attention
+from occamax.networks import vit as vit_module
+from occamax.networks._parts import _banded, _patches, convolve, cut, halve
+from occamax.networks.vit import Attention, ViT
 
 from ..tolerances import SINGLE
 
@@ -69,10 +70,23 @@ def test_weight_counts_are_those_counted_by_hand(name, shape, classes, expected)
     assert not layout.fixed  # nothing was forgotten
 
 
-def test_convolution_as_a_product_is_equinoxs(key):
-    layer = eqx.nn.Conv2d(3, 4, 5, key=key)
+@pytest.mark.parametrize("product", [_banded, _patches])
+def test_convolution_as_a_product_is_equinoxs(product, key):
+    layer = eqx.nn.Conv2d(3, 4, (5, 3), key=key)
     image = jax.random.normal(key, (3, 12, 9))
+    assert np.allclose(product(layer.weight, image) + layer.bias, layer(image), atol=SINGLE)
     assert np.allclose(convolve(layer, image), layer(image), atol=SINGLE)
+
+
+def test_padding_tokens_change_nothing(key, monkeypatch):
+    """Fused attention takes an even number of tokens; the one that is added must not be attended to."""
+    network = ViT((1, 8, 8), 3, depth=2, heads=2, width=8, hidden=8, key=key)
+    image = jax.random.normal(key, (1, 8, 8))
+    plain = network(image)
+    attention = jax.nn.dot_product_attention
+    monkeypatch.setattr(vit_module, "has_fused_attention", lambda dtype: True)
+    monkeypatch.setattr(jax.nn, "dot_product_attention", lambda *a, implementation, **k: attention(*a, **k))
+    assert np.allclose(network(image), plain, atol=SINGLE)
 
 
 def test_pooling_is_equinoxs(key):

@@ -5,24 +5,44 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 
 def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"]) -> Float[Array, "out height2 width2"]:
-    """What `layer(image)` gives, as shifted slices and one matrix product. Stride one, no padding, one group.
+    """What `layer(image)` gives, as matrix products. Stride one, no padding, one group.
 
-    A convolution inside a compiled loop takes XLA's slow path on the CPU, about five times slower than outside it;
-    a matrix product does not.
+    A convolution inside a compiled loop takes XLA's slow path on the CPU; a matrix product does not. There the banded
+    form is the faster one: it moves fewer bytes for more operations.
     """
-    channels, height, width = image.shape
-    tall, wide = layer.kernel_size
-    rows, columns = height - tall + 1, width - wide + 1
+    product = _banded if jax.default_backend() == "cpu" else _patches
+    result = product(layer.weight, image)
+    return result if layer.bias is None else result + layer.bias.reshape(-1, 1, 1)
+
+
+def _patches(
+    weight: Float[Array, "out channels tall wide"], image: Float[Array, "channels height width"]
+) -> Float[Array, "out height2 width2"]:
+    """Every patch under the kernel as a column, by shifted slices; one product with the kernels."""
+    out, channels, tall, wide = weight.shape
+    rows, columns = image.shape[1] - tall + 1, image.shape[2] - wide + 1
     shifted = [image[:, i : i + rows, j : j + columns] for i in range(tall) for j in range(wide)]
     patches = jnp.stack(shifted, axis=1).reshape(channels * tall * wide, rows * columns)
-    result = layer.weight.reshape(layer.out_channels, -1) @ patches
-    if layer.bias is not None:
-        result = result + layer.bias.reshape(-1, 1)
-    return result.reshape(layer.out_channels, rows, columns)
+    return (weight.reshape(out, -1) @ patches).reshape(out, rows, columns)
+
+
+def _banded(
+    weight: Float[Array, "out channels tall wide"], image: Float[Array, "channels height width"]
+) -> Float[Array, "out height2 width2"]:
+    """Stripes of the image, as tall as the kernel, times the kernels' banded matrix along the width."""
+    out, channels, tall, wide = weight.shape
+    _, height, width = image.shape
+    rows, columns = height - tall + 1, width - wide + 1
+    places = np.arange(width) - np.arange(columns)[:, None] == np.arange(wide)[:, None, None]  # wide × columns × width
+    band = jnp.einsum("octk,kxw->tcwox", weight, places.astype(weight.dtype)).reshape(-1, out * columns)
+    stripes = jnp.stack([image[:, i : i + rows] for i in range(tall)], axis=1)  # channels × tall × rows × width
+    stripes = stripes.transpose(2, 1, 0, 3).reshape(rows, tall * channels * width)
+    return (stripes @ band).reshape(rows, out, columns).transpose(1, 0, 2)
 
 
 def halve(image: Float[Array, "channels height width"]) -> Float[Array, "channels height2 width2"]:

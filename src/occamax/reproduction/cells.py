@@ -65,7 +65,7 @@ def write_cell(path: Path, runs: Sequence[Path]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     first = next(iter(weights.values()))
     if configs[0].network in ("mlp", "lenet") and first.size <= LARGEST_PICTURE:
-        save_arrays(path.with_suffix(".safetensors"), {"first_layer": first[:, :-1].astype(np.float16)}, {})
+        save_arrays(path.with_suffix(".safetensors"), {"first_layer": first.astype(np.float16)}, {})
     write_atomic(path, (json.dumps(values) + "\n").encode())
 
 

@@ -28,12 +28,20 @@ NETWORK_STYLES = {  # colours that no method has; dashes as well
 def paper_figures(results: Sequence[CellResult]) -> dict[str, Figure]:
     """Every figure that the cells suffice for, by file name."""
     made = {}
-    for name, data in zip(("figure-1", "figure-S1", "figure-S2"), DATA, strict=True):
-        made[f"{name}-{data.replace('_', '-')}"] = performance(results, data)
+    names: dict[str, str] = dict(zip(DATA, ("figure-1", "figure-S1", "figure-S2"), strict=True))
+    for data in sets_in(results):
+        made[f"{names.get(data, 'performance')}-{data.replace('_', '-')}"] = performance(results, data)
     made["figure-2-pruned"] = pruned(results)
-    made["figure-3-weights"] = weight_spread(results)
-    made["figure-4-first-layer"] = first_layers(results)
+    first = [result for result in results if result.key[0] == sets_in(results)[0]]  # the paper's: Fashion-MNIST
+    made["figure-3-weights"] = weight_spread(first)
+    made["figure-4-first-layer"] = first_layers(first)
     return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def sets_in(results: Sequence[CellResult]) -> list[str]:
+    """The data sets of the results: the paper's in its order, then others."""
+    found = sorted({result.key[0] for result in results})
+    return [data for data in DATA if data in found] + [data for data in found if data not in DATA]
 
 
 def performance(results: Sequence[CellResult], data: str) -> Figure | None:
@@ -57,7 +65,7 @@ def performance(results: Sequence[CellResult], data: str) -> Figure | None:
         if column == 0:
             axis.set_ylabel(CURVES[name])
     shared_legend(figure, axes)
-    figure.suptitle(TITLES[data], fontsize=11)
+    figure.suptitle(TITLES.get(data, data), fontsize=11)
     return figure
 
 
@@ -82,7 +90,7 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
 def pruned(results: Sequence[CellResult]) -> Figure | None:
     """The pruned fraction of BMR-S&S by epoch, a panel a data set."""
     own = [result.group for result in results if result.key[2] == "bmr-paper"]
-    sets = [data for data in DATA if any(group.config.data == data for group in own)]
+    sets = [data for data in sets_in(results) if any(group.config.data == data for group in own)]
     if not sets:
         return None
     figure, axes = new_figure(len(sets), 1, 3.2, 2.6)
@@ -90,7 +98,7 @@ def pruned(results: Sequence[CellResult]) -> Figure | None:
         for group in sorted((g for g in own if g.config.data == data), key=lambda g: NETWORKS.index(g.config.network)):
             network = group.config.network
             draw_curve(axis, group, "sparsity", NETWORK_STYLES[network], TITLES[network])
-        axis.set_title(TITLES[data], fontsize=10)
+        axis.set_title(TITLES.get(data, data), fontsize=10)
         axis.set_xlabel("epoch")
         axis.set_ylim(0, 1)
     axes[0].set_ylabel("pruned fraction")
@@ -99,8 +107,8 @@ def pruned(results: Sequence[CellResult]) -> Figure | None:
 
 
 def weight_spread(results: Sequence[CellResult]) -> Figure | None:
-    """The fraction of a layer's weights whose |posterior mean| is at most x: Fashion-MNIST, MLP above, LeNet below."""
-    found = {result.key[1:]: result for result in results if result.key[0] == "fashion_mnist"}
+    """The fraction of a layer's weights whose |posterior mean| is at most x: MLP above, LeNet below."""
+    found = {result.key[1:]: result for result in results}
     networks = [network for network in ("mlp", "lenet") if any(key[0] == network for key in found)]
     if not networks:
         return None
@@ -133,8 +141,8 @@ def weight_spread(results: Sequence[CellResult]) -> Figure | None:
 
 
 def first_layers(results: Sequence[CellResult]) -> Figure | None:
-    """First layers of Fashion-MNIST: the MLP's matrix, LeNet's kernels. Each network has one colour scale."""
-    found = {r.key[1:]: r.first_layer for r in results if r.key[0] == "fashion_mnist" and r.first_layer is not None}
+    """First layers: the MLP's matrix, LeNet's kernels. Each network has one colour scale."""
+    found = {result.key[1:]: result.first_layer for result in results if result.first_layer is not None}
     methods = [method for method in METHODS if any(key[1] == method for key in found)]
     networks = [network for network in ("mlp", "lenet") if any(key[0] == network for key in found)]
     if not networks:

@@ -39,20 +39,17 @@ def _notes(out: Path) -> str:
 
 def page(results: Sequence[CellResult], figures: Sequence[str], notes: str) -> str:
     rows = compare(results)
-    missing = [
-        f"{TITLES[data]} · {TITLES[network]} · {LABELS[method]}"
-        for data in DATA
-        for network in NETWORKS
-        for method in METHODS
-        if (data, network, method) not in {row.key for row in rows}
-    ]
+    missing = _missing({row.key for row in rows})
     pictures = "\n\n".join(f"![{name}](figures/{name}.png)" for name in figures)
     return f"""# The paper, reproduced
 
 Marković, Friston and Kiebel (2023): its methods, networks, data sets and figures, run by `occamax reproduce`, which
-also wrote this page. {len(rows)} of {len(DATA) * len(NETWORKS) * len(METHODS)} cells are here. {circumstances(results)}
+also wrote this page.
 
-{f"Not run yet: {', '.join(missing)}." if missing else "Nothing is missing."}
+{sum(row.key[2] in METHODS for row in rows)} of the paper's {len(DATA) * len(NETWORKS) * len(METHODS)} cells are here.
+{circumstances(results)}
+
+{f"Not run yet: {'; '.join(missing)}." if missing else "Nothing is missing."}
 
 ## What the paper says
 
@@ -70,6 +67,17 @@ Bands span the seeds, from the lowest to the highest.
 
 {pictures}
 """
+
+
+def _missing(keys: set[tuple[str, str, str]]) -> list[str]:
+    """What of the grid was not run: a data set and network each, with the methods where not all are missing."""
+    found = []
+    for data in DATA:
+        for network in NETWORKS:
+            methods = [LABELS[method] for method in METHODS if (data, network, method) not in keys]
+            some = f" ({', '.join(methods)})" if len(methods) < len(METHODS) else ""
+            found += [f"{TITLES[data]} · {TITLES[network]}{some}"] if methods else []
+    return found
 
 
 def circumstances(results: Sequence[CellResult]) -> str:

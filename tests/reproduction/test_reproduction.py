@@ -1,0 +1,186 @@
+"""The grid: skipped, resumed, shared, failing; and what is said of its results."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from occamax.cli import app
+from occamax.errors import ArgumentError, RunError
+from occamax.experiment import Config
+from occamax.experiment import run as run_module
+from occamax.report import Group
+from occamax.reproduction import Cell, Grid, read_cells, run
+from occamax.reproduction import grid as grid_module
+from occamax.reproduction.cells import QUANTILES, CellResult, cell_file
+from occamax.reproduction.comparison import Row, agreement, checks, compare, misses
+from occamax.reproduction.published import Figure, published, short
+
+TINY = Config("fashion_mini", "lenet", "map", epochs=2, steps=2, batch=8, samples=3, curve_samples=1)
+
+
+def tiny(methods=("map", "bmr-paper"), seeds=1):
+    return Grid(["fashion_mini"], ["lenet"], methods, seeds, TINY)
+
+
+def outcomes(grid, out):
+    return list(run(grid, out, None, lambda line: None))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("grid")
+    found = outcomes(tiny(), out)
+    assert [outcome.error for outcome in found] == [None, None]
+    return out
+
+
+def test_every_published_figure_is_read():
+    table = published()
+    assert len(table) == 48
+    assert table["fashion_mnist", "mlp", "bmr-paper"]["pruned"] == Figure(0.993)
+    assert table["cifar10", "lenet", "map"]["nll"] == Figure(2.5, is_bound=True)
+    assert "pruned" not in table["cifar10", "lenet", "map"]
+    assert [short(value) for value in (0.5, -0.0123, 2.5)] == [".500", "-.012", "2.500"]
+
+
+def test_shards_are_the_grid_cut_up():
+    whole = Grid().cells()
+    assert len(whole) == len(set(whole)) == 48
+    shards = [Grid(shard=(part, 5)).cells() for part in range(1, 6)]
+    assert sorted(str(cell) for shard in shards for cell in shard) == sorted(map(str, whole))
+    heavy = [sum(cell.network in ("vit", "mixer") for cell in shard) for shard in shards]
+    assert max(heavy) - min(heavy) <= 1  # none gets all the long ones
+
+
+@pytest.mark.parametrize("options", [{"shard": (6, 5)}, {"shard": (0, 5)}, {"seeds": 0}, {"methods": ["magic"]}])
+def test_a_grid_that_cannot_be_is_refused(options):
+    with pytest.raises(ArgumentError):
+        Grid(**options)
+
+
+def test_a_finished_cell_is_skipped_and_a_new_seed_is_added(finished, monkeypatch):
+    assert all(outcome.skipped for outcome in outcomes(tiny(), finished))
+    trained = []
+    original = grid_module.train
+    monkeypatch.setattr(
+        grid_module, "train", lambda e, p, seeds, *a, **k: [trained.append(seeds), original(e, p, seeds, *a, **k)]
+    )
+    outcomes(tiny(["map"], seeds=2), finished)
+    assert trained == [[1]]
+    both = json.loads(cell_file(finished, "fashion_mini-lenet-map").read_text())
+    assert both["seeds"] == [0, 1]
+    assert len(both["metrics"]) == 2
+
+
+def test_another_budget_is_another_cell(finished):
+    longer = Grid(["fashion_mini"], ["lenet"], ["map"], 1, Config(**{**TINY.as_dict(), "epochs": 3}))
+    assert grid_module.missing_seeds(longer, Cell("fashion_mini", "lenet", "map"), finished) == [0]
+
+
+def test_a_failing_cell_does_not_end_the_grid(tmp_path, monkeypatch):
+    original = grid_module.train
+
+    def breaks(experiment, *rest, **options):
+        if experiment.config.method == "map":
+            raise MemoryError("no room")
+        return original(experiment, *rest, **options)
+
+    monkeypatch.setattr(grid_module, "train", breaks)
+    found = {outcome.cell.method: outcome.error for outcome in outcomes(tiny(), tmp_path)}
+    assert found == {"map": "MemoryError: no room", "bmr-paper": None}
+    assert "no room" in (tmp_path / "runs/fashion_mini/lenet-map/error.txt").read_text()
+    monkeypatch.setattr(grid_module, "train", original)
+    again = {outcome.cell.method: (outcome.skipped, outcome.error) for outcome in outcomes(tiny(), tmp_path)}
+    assert again == {"map": (False, None), "bmr-paper": (True, None)}
+
+
+def test_an_interrupted_cell_goes_on_where_it_was(finished, tmp_path, monkeypatch):
+    class Interrupting(run_module.Progress):
+        def show(self, epoch, program):
+            raise KeyboardInterrupt
+
+    original = run_module.Progress
+    monkeypatch.setattr(run_module, "Progress", Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        outcomes(tiny(["bmr-paper"]), tmp_path)
+    monkeypatch.setattr(run_module, "Progress", original)
+    assert not (tmp_path / "cells").exists()
+    outcomes(tiny(["bmr-paper"]), tmp_path)
+    one, other = (read_cells(out)[0] for out in (finished, tmp_path))
+    assert one.key == other.key
+    for name in ("accuracy", "nll", "neg_elbo"):
+        assert np.array_equal(one.group.curve(name)[:1], other.group.curve(name))
+
+
+def test_the_command_writes_figures_table_and_page(finished):
+    words = ["reproduce", "--data", "fashion_mini", "--networks", "lenet", "--methods", "map,bmr-paper", "--epochs", 2]
+    words += ["--steps", 2, "--batch", 8, "--out", finished]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    assert "2 finished before" in result.output
+    assert "2 of the paper's 48 cells are here" in (finished / "README.md").read_text()
+    assert "BMR-S&S" in (finished / "table.md").read_text()
+    for kind in ("svg", "png"):
+        assert (finished / "figures" / f"figure-2-pruned.{kind}").stat().st_size > 1000
+    assert "All cells" not in (finished / "report.html").read_text()  # one cell needs no overview
+
+
+def test_a_damaged_cell_is_named(finished, tmp_path):
+    path = cell_file(tmp_path, "x")
+    path.parent.mkdir()
+    for text in ("{", "[]", '{"format": 99}'):
+        path.write_text(text)
+        with pytest.raises(RunError, match=r"x\.json"):
+            read_cells(tmp_path)
+
+
+def made(method, accuracy=0.9, nll=0.3, ece=0.01, sparsity=0.0, speed=100.0, weights=1.0, network="mlp"):
+    summary = {"accuracy": accuracy, "nll": nll, "ece": ece, "sparsity": sparsity, "steps_per_second": speed}
+    config = Config("fashion_mnist", network, method)
+    spread = dict.fromkeys(("first", "last"), weights * QUANTILES)
+    return CellResult(Group(config, [], [[]], [summary]), "c", spread, None)
+
+
+def test_rows_know_the_best_and_the_difference():
+    rows = compare([made("map", nll=0.5), made("bmr-paper", nll=0.25, sparsity=0.98)])
+    assert [row.key[2] for row in rows] == ["map", "bmr-paper"]
+    assert rows[0].best == {"accuracy", "ece"}  # a tie is shared
+    assert rows[1].best == {"accuracy", "ece", "nll", "pruned"}
+    assert rows[1].difference("nll") == pytest.approx(0.25 - 0.36)
+    assert rows[0].difference("pruned") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "missed"),
+    [
+        ({"accuracy": 0.854}, 1),
+        ({"accuracy": 0.856}, 0),
+        ({"accuracy": 0.99}, 0),
+        ({"nll": 0.41}, 1),
+        ({"nll": 0.1}, 0),
+        ({"ece": 0.026}, 1),
+        ({"pruned": 0.94}, 1),
+        ({"pruned": 0.999}, 0),
+    ],
+)
+def test_worse_than_published_is_a_miss_and_better_is_not(change, missed):
+    ours = {"accuracy": 0.87, "nll": 0.36, "ece": 0.01, "pruned": 0.993, **change}
+    key = ("fashion_mnist", "mlp", "bmr-paper")
+    row = Row(key, 1, ours, published()[key])
+    assert len(misses(row)) == missed
+    assert agreement([row]).numbers.startswith(f"{1 - missed} of 1")
+    assert agreement([row]).holds is None  # one cell is not the grid
+
+
+def test_checks_can_hold_and_can_fail():
+    slow = [
+        made("flat", ece=0.02, nll=0.4),
+        made("tiered", ece=0.03, nll=0.5, speed=60),
+        made("bmr-paper", weights=0.5),
+    ]
+    assert [check.holds for check in checks(slow)] == [None, True, True, True, True]
+    fast = [made("flat", ece=0.001, nll=0.1), made("tiered", weights=0.5), made("bmr-paper")]
+    assert [check.holds for check in checks(fast)] == [None, False, False, False, False]
+    assert [check.holds for check in checks([])] == [None] * 5
