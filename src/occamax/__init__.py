@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from .networks import ViT as ViT
     from .posteriors import MeanField as MeanField
     from .posteriors import PointMass as PointMass
+    from .priors import FanIn as FanIn
     from .priors import Flat as Flat
     from .priors import Tiered as Tiered
+    from .reduction import Between as Between
     from .reduction import Chance as Chance
     from .reduction import Every as Every
     from .reduction import Evidence as Evidence
@@ -98,9 +100,10 @@ _HOMES = {
     "model": ("Model",),
     "networks": ("LeNet", "MLP", "Mixer", "ViT"),
     "posteriors": ("MeanField", "PointMass"),
-    "priors": ("Flat", "Tiered"),
+    "priors": ("FanIn", "Flat", "Tiered"),
     "reduction": (
         "Chance",
+        "Between",
         "Every",
         "Evidence",
         "Horseshoe",

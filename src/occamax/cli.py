@@ -23,7 +23,7 @@ def about() -> None:
 @app.command()
 def train(
     data: Annotated[str, typer.Argument(help="fashion_mini, fashion_mnist, mnist, cifar10 or cifar100")],
-    network: Annotated[str, typer.Argument(help="mlp, lenet, mixer or vit")],
+    network: Annotated[str, typer.Argument(help="mlp, lenet, mixer, vit, lenet-300-100 or lenet-caffe")],
     method: Annotated[str, typer.Argument(help="map, flat, tiered, bmr-paper, bmr-rhs or bmr")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA-NETWORK-METHOD-seedN unless given.")] = None,
     epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
@@ -34,6 +34,9 @@ def train(
     samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
     curve_samples: Annotated[int | None, typer.Option(help="Draws in evaluations before the last, if fewer.")] = None,
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
+    sparsity: Annotated[
+        float | None, typer.Option(help="Remove exactly this share of the weights; the evidence decides unless given.")
+    ] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
@@ -45,7 +48,7 @@ def train(
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
-    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples)
+    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples, sparsity)
     if cache:
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))

@@ -29,6 +29,11 @@ class Likelihood(ABC):
     def expectation(self, outputs: Float[Array, "batch out"]) -> Float[Array, "batch out"]:
         """The expected target: probabilities of classes, or a mean."""
 
+    def baseline(self, targets: np.ndarray) -> float:
+        """Nats an example of the best constant prediction: what a network that learnt nothing pays. Infinite where it
+        is not known; no reduction is then ever undone."""
+        return float("inf")
+
     @abstractmethod
     def check_targets(self, targets: np.ndarray, outputs: int) -> None:
         """Refuses targets that this likelihood cannot have produced."""
@@ -43,6 +48,10 @@ class Categorical(Likelihood):
 
     def expectation(self, outputs):
         return jax.nn.softmax(outputs)
+
+    def baseline(self, targets):
+        share = np.bincount(targets) / len(targets)
+        return float(-np.sum(share[share > 0] * np.log(share[share > 0])))
 
     def check_targets(self, targets, outputs):
         if not np.issubdtype(targets.dtype, np.integer) or targets.ndim != 1:
@@ -67,6 +76,10 @@ class Bernoulli(Likelihood):
     def expectation(self, outputs):
         return jax.nn.sigmoid(outputs)
 
+    def baseline(self, targets):
+        share = np.clip(targets.reshape(len(targets), -1).mean(0), 1e-9, 1 - 1e-9)
+        return float(-np.sum(share * np.log(share) + (1 - share) * np.log(1 - share)))
+
     def check_targets(self, targets, outputs):
         _check_width("Bernoulli", targets, outputs)
         if not np.isin(targets, (0, 1)).all():
@@ -90,6 +103,11 @@ class Gaussian(Likelihood):
 
     def expectation(self, outputs):
         return outputs
+
+    def baseline(self, targets):
+        columns = targets.reshape(len(targets), -1).astype(np.float64)
+        var = max(float(columns.var(0).mean()), 1e-12)  # one noise for all outputs
+        return 0.5 * columns.shape[1] * (LOG_2_PI + 1.0 + float(np.log(var)))
 
     def check_targets(self, targets, outputs):
         _check_width("Gaussian", targets, outputs)

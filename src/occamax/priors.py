@@ -68,6 +68,19 @@ class Flat(Prior):
 
 
 @dataclass(frozen=True)
+class FanIn(Flat):
+    """The flat prior with γ0 = sqrt(gain / inputs) in every layer: what keeps activations at their size through the
+    network, whatever its widths. Gains and biases-only layers take `base_std`."""
+
+    gain: float = 1.0
+    gain_center: float = 1.0
+
+    def weight_stds(self, layout, log_scales):
+        base = [self.base_std if block.is_gain else (self.gain / block.columns) ** 0.5 for block in layout.blocks]
+        return layout.spread(jnp.array(base, log_scales.dtype) * jnp.exp(-0.5 * log_scales))
+
+
+@dataclass(frozen=True)
 class Tiered(Prior):
     """Regularised horseshoe, not centred (the paper's hierarchical prior, eq. 8 and appendix B):
 

@@ -9,7 +9,7 @@ from occamax.errors import ArgumentError
 from occamax.experiment import NETWORKS
 from occamax.layout import Layout
 from occamax.networks import vit as vit_module
-from occamax.networks._parts import _banded, _patches, convolve, cut, halve
+from occamax.networks._parts import _banded, _patches, convolve, cut, halve, highest
 from occamax.networks.vit import Attention, ViT
 
 from ..tolerances import SINGLE
@@ -58,6 +58,8 @@ def vit(channels, classes):
             10,
             linear(75, 18) + linear(450, 48) + linear(1200, 360) + linear(360, 256) + linear(256, 10),
         ),
+        ("lenet-300-100", (1, 28, 28), 10, 266_610),  # as published (Han et al. 2015 and after)
+        ("lenet-caffe", (1, 28, 28), 10, 431_080),
         ("mixer", (1, 32, 32), 10, mixer(1, 10)),
         ("mixer", (3, 32, 32), 100, mixer(3, 100)),
         ("vit", (1, 32, 32), 10, vit(1, 10)),
@@ -91,6 +93,7 @@ def test_padding_tokens_change_nothing(key, monkeypatch):
 
 def test_pooling_is_equinoxs(key):
     image = jax.random.normal(key, (3, 8, 6))
+    assert np.allclose(highest(image), eqx.nn.MaxPool2d(2, 2)(image), atol=SINGLE)
     assert np.allclose(halve(image), eqx.nn.AvgPool2d(2, 2)(image), atol=SINGLE)
 
 

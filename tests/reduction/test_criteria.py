@@ -8,6 +8,7 @@ from occamax.errors import ArgumentError
 from occamax.layout import Layout
 from occamax.reduction import (
     Beliefs,
+    Between,
     Chance,
     Every,
     Evidence,
@@ -172,8 +173,12 @@ def test_horseshoe_learns_which_rows_are_dead():
 
 
 def test_schedule():
-    assert [Every().due(e) for e in range(4)] == [False, True, True, True]
-    assert [Every(2, 6, 2).due(e) for e in range(8)] == [False, False, True, False, True, False, False, False]
+    assert [Every().due(e, 8) for e in range(4)] == [False, True, True, True]
+    assert [Every(2, 6, 2).due(e, 8) for e in range(8)] == [False, False, True, False, True, False, False, False]
+    assert [Between(0.2, 0.6).due(e, 10) for e in range(10)] == [False] * 2 + [True] * 5 + [False] * 3
+    assert [Between().due(e, 3) for e in range(3)] == [False, True, True]  # never before anything was learnt
+    with pytest.raises(ArgumentError, match="in order"):
+        Between(0.6, 0.2)
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,26 @@ def test_gradients_are_finite_differences(x64):
 def test_single_precision_is_good_enough_for_training():
     mean, var = jnp.float32(1e-3), jnp.float32(1e-6)
     assert np.isclose(delta_f.removal(mean, var), -0.5 * (np.log(1e-6) + 1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.5, 1.0, 3.0])
+def test_retempering_is_what_the_exact_posterior_does(x64, weight):
+    """A divergence that weighs β counts the data 1/β times: a regression whose noise variance is β times as large as
+    that of the one whose posterior is wanted. Orthogonal inputs, so that the exact posterior is independent."""
+    rng = np.random.default_rng(0)
+    x = np.linalg.qr(rng.normal(size=(40, 5)))[0] * np.array([1.0, 2.0, 5.0, 9.0, 0.1])
+    y = x @ rng.normal(size=5) + 0.5 * rng.normal(size=40)
+
+    def posterior(noise_var, prior_var=0.7):
+        precision = np.diag(x.T @ x) / noise_var + 1 / prior_var
+        return arrays(x.T @ y / noise_var / precision, 1 / precision)
+
+    honest, tempered = posterior(0.25), posterior(0.25 * weight)
+    found = delta_f.retempered(*tempered, weight, 0.7)
+    for one, other in zip(found, honest, strict=True):
+        assert np.allclose(one, other, atol=CLOSED_FORM)
+
+
+def test_a_posterior_at_its_prior_stays_there(x64):
+    mean, var = delta_f.retempered(*arrays(0.0, 1.0), 0.1)
+    assert (float(mean), float(var)) == (0.0, 1.0)

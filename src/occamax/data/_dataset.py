@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
+from ..errors import ArgumentError
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -43,6 +45,23 @@ class Dataset:
         mean = share @ levels
         std = np.sqrt(share @ levels**2 - mean**2)
         return tuple(mean.tolist()), tuple(np.maximum(std, 1e-6).tolist())
+
+    def hold_out(self, count: int, seed: int = 0) -> "Dataset":
+        """The last `count` of the shuffled training examples in place of the test set: for choosing between recipes
+        without looking at the test set. The statistics are those of the remaining training examples."""
+        if not 0 < count < len(self.train):
+            raise ArgumentError(f"count: {count} given; it must lie between 0 and the {len(self.train)} examples")
+        order = np.random.default_rng(seed).permutation(len(self.train))
+        kept, held = order[:-count], order[-count:]
+        parts = [Split(self.train.inputs[rows], self.train.targets[rows]) for rows in (kept, held)]
+        return Dataset(self.name, parts[0], parts[1], self.class_names)
+
+    def first(self, count: int) -> "Dataset":
+        """Only the first `count` training examples, all of the test set."""
+        if not 0 < count <= len(self.train):
+            raise ArgumentError(f"count: {count} given; it must lie from 1 to the {len(self.train)} examples")
+        train = Split(self.train.inputs[:count], self.train.targets[:count])
+        return Dataset(self.name, train, self.test, self.class_names)
 
     def standardise(self, size: int | None = None) -> "Standardise":
         """The preprocessing for a network that takes images of `size` × `size`, or of any size."""

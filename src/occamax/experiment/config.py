@@ -38,6 +38,8 @@ NETWORKS: dict[str, NetworkSpec] = {
     "mlp": NetworkSpec(lambda shape, classes, dropout, key: networks.MLP(shape, classes, dropout=dropout, key=key)),
     "lenet": NetworkSpec(_lenet, 32),
     "mixer": NetworkSpec(lambda shape, classes, dropout, key: networks.Mixer(shape, classes, key=key), 32),
+    "lenet-300-100": NetworkSpec(lambda shape, classes, dropout, key: networks.LeNet300(shape, classes, key=key)),
+    "lenet-caffe": NetworkSpec(lambda shape, classes, dropout, key: networks.LeNetCaffe(shape, classes, key=key)),
     "vit": NetworkSpec(lambda shape, classes, dropout, key: networks.ViT(shape, classes, dropout=dropout, key=key), 32),
 }
 
@@ -77,6 +79,7 @@ class Config:
     samples: int = 100  # draws of the weights in the last evaluation
     precision: str = "float32"  # of activations and products
     curve_samples: int | None = None  # draws in the evaluations before the last; as many unless given
+    sparsity: float | None = None  # share of the reducible weights to remove; the evidence decides unless given
 
     def __post_init__(self):
         choose("DATA", self.data, SOURCES)
@@ -84,6 +87,7 @@ class Config:
         choose("METHOD", self.method, METHODS)
         choose("precision", self.precision, PRECISIONS)
         _ = self.budget
+        _ = self.chosen_method()
         for name, least in (("seed", 0), ("samples", 1), ("curve_samples", 1)):
             value = getattr(self, name)
             if name == "curve_samples" and value is None:
@@ -94,6 +98,10 @@ class Config:
     @property
     def budget(self) -> Budget:
         return Budget(self.epochs, self.steps, self.batch)
+
+    def chosen_method(self) -> Method:
+        method = METHODS[self.method]()
+        return method if self.sparsity is None else method.pruned_to(self.sparsity, self.epochs)
 
     @property
     def name(self) -> str:
@@ -127,7 +135,7 @@ class Experiment:
     @staticmethod
     def of(config: Config, data_dir: Path | None = None) -> "Experiment":
         dataset = load(SOURCES[config.data], data_dir)
-        spec, method = NETWORKS[config.network], METHODS[config.method]()
+        spec, method = NETWORKS[config.network], config.chosen_method()
         size = spec.image_size
         shape = dataset.shape if size is None else (dataset.shape[0], size, size)
         network = spec.build(

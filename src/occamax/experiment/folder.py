@@ -113,9 +113,12 @@ class RunFolder:
         pairs = zip(sorted(arrays), has_bias, strict=True)
         return {name.split(" ", 1)[1]: arrays[name][:, : arrays[name].shape[1] - bias] for name, bias in pairs}
 
-    def save_reduction(self, layout: Layout, before: np.ndarray, record: Record, epoch: int) -> None:
+    def save_reduction(
+        self, layout: Layout, before: np.ndarray, record: Record, epoch: int, undone: bool = False
+    ) -> None:
         """One line of counts, thresholds and histograms, and a file with the mask and the ΔF of the weights that were
-        still there. `before` is the mask before the reduction, `epoch` the epoch that follows it, counted from 1."""
+        still there. `before` is the mask before the reduction, `epoch` the epoch that follows it, counted from 1;
+        `undone` where the network did not recover from it and it was taken back."""
         mask, delta_f = np.asarray(record.mask), np.asarray(record.delta_f)
         layers = []
         for i, (start, stop) in enumerate(layout.bounds):
@@ -131,7 +134,7 @@ class RunFolder:
                     "delta_f_after": _histogram(delta_f[start:stop][kept]),
                 }
             )
-        self.append("reductions.jsonl", {"epoch": epoch, "layers": layers})
+        self.append("reductions.jsonl", {"epoch": epoch, "undone": undone, "layers": layers})
         arrays = {
             "mask": np.packbits(mask),
             "delta_f": delta_f[before].astype(np.float32),

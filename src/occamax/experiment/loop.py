@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
 from ..training import State
+from .guard import Guard
 from .program import Program
 
 
@@ -22,8 +24,9 @@ class Epoch:
 
     number: int  # counted from 1
     state: State
-    record: Record | None
-    metrics: list[dict[str, float | int]]
+    record: Record | None  # of the reduction before it
+    undone: list[bool]  # whether that reduction was undone, and this epoch's training with it
+    metrics: list[dict[str, Any]]
     train_seconds: float
 
 
@@ -35,25 +38,41 @@ def epochs(
     first: int = 0,
     samples: int = 100,
     curve_samples: int | None = None,
+    last: list[dict[str, Any]] | None = None,
 ) -> Iterator[Epoch]:
     """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
-    `samples` draws, those before it `curve_samples`, as many unless given."""
-    reduction = program.method.reduction
-    for epoch in range(first, program.budget.epochs):
+    `samples` draws, those before it `curve_samples`, as many unless given. `last`: the metrics of epoch `first`."""
+    reduction, budget = program.method.reduction, program.budget
+    tolerance = None if reduction is None else reduction.tolerance
+    guard = Guard(tolerance, program.model.likelihood.baseline(np.asarray(train[1])), len(program.seeds), last)
+    for epoch in range(first, budget.epochs):
         began = time.perf_counter()
-        record = None
-        if reduction is not None and reduction.schedule.due(epoch):
-            state, record = program.reduce(state, jnp.float32(epoch / program.budget.epochs))
+        record, before = None, None
+        if reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
+            before = jax.tree.map(jnp.copy, state) if guard.is_on else None
+            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs))
+            if before is not None and guard.held.any():  # some seeds sit this one out
+                state = program.choose(guard.held, before, state)
+                removed = program.choose(guard.held, jnp.zeros_like(record.removed), record.removed)
+                record = record._replace(mask=jnp.copy(state.mask), removed=removed)
         state, info = program.train(state, train)
         neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
         train_seconds = time.perf_counter() - began
-        _stop_if_diverged(neg_elbo, epoch * program.budget.steps)
-        figures = [
-            {"neg_elbo": float(line.mean()), "sparsity": _sparsity(program, state, i)}
+        _stop_if_diverged(neg_elbo, epoch * budget.steps)
+        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / len(train[1])
+        fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
+        undone = guard.judge(fits, ~guard.held & (record is not None))
+        if before is not None and undone.any():
+            state = program.choose(undone, before._replace(step=state.step), state)
+        figures: list[dict[str, Any]] = [
+            {"neg_elbo": float(line.mean()), "fit": float(guard.fits[i]), "sparsity": _sparsity(program, state, i)}
             for i, line in enumerate(neg_elbo)
         ]
+        if guard.is_on:
+            for line, flag in zip(figures, undone, strict=True):
+                line["undone"] = bool(flag)
         if test is not None:
-            is_last = epoch + 1 == program.budget.epochs
+            is_last = epoch + 1 == budget.epochs
             draws = samples if is_last or curve_samples is None else curve_samples
             predictive = jax.device_get(program.evaluate(state, *test, draws))
             targets = np.asarray(test[1])
@@ -61,7 +80,7 @@ def epochs(
                 line.update(score(program.model, program.of_seed(predictive, i), targets))
         seconds = time.perf_counter() - began
         metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
-        yield Epoch(epoch + 1, state, record, metrics, train_seconds)
+        yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
 
 
 def _sparsity(program: Program, state: State, index: int) -> float:

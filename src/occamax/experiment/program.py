@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 from ..data import Split
 from ..evaluation import Predictive, predict
@@ -26,7 +26,8 @@ class Program:
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
-            return reduce(model, state, method.reduction, self.optimizer, progress)
+            weight = method.divergence_weight(progress)
+            return reduce(model, state, method.reduction, self.optimizer, progress, weight)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
             key = jax.random.fold_in(state.key, EVALUATION_STREAM)
@@ -58,6 +59,14 @@ class Program:
     def of_seed(self, tree: Any, index: int) -> Any:
         """One seed's part of a state, record or predictive."""
         return tree if len(self.seeds) == 1 else jax.tree.map(lambda leaf: leaf[index], tree)
+
+    def choose(self, flags: Bool[np.ndarray, "seeds"], chosen: Any, other: Any) -> Any:
+        """Each seed's part of `chosen` where its flag is up, else of `other`."""
+        if len(self.seeds) == 1:
+            return chosen if flags[0] else other
+        return jax.tree.map(
+            lambda one, two: jnp.where(flags.reshape(-1, *[1] * (two.ndim - 1)), one, two), chosen, other
+        )
 
     def stack(self, states: list[State]) -> State:
         """One state for all seeds from one each."""

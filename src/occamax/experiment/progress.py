@@ -46,6 +46,8 @@ class Progress:
             self.first_took = elapsed
         per_epoch = elapsed if done == 1 else (elapsed - self.first_took) / (done - 1)
         figures = self._figures(epoch, program)
+        if any(epoch.undone):
+            figures += f"  the reduction before it was undone{_which(epoch.undone)}: the fit did not recover"
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.number, figures=figures)
             return
@@ -77,6 +79,11 @@ def layer_sparsity(program: Program, epoch: Epoch) -> str:
     mask = np.asarray(program.of_seed(epoch.state.mask, 0))
     shares = [f"{100 * (1 - mask[start:stop].mean()):.0f}" for start, stop in program.model.layout.bounds]
     return " ".join(shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]) + " %"
+
+
+def _which(undone: list[bool]) -> str:
+    """Of which seeds, where there are several."""
+    return "" if len(undone) == 1 else f" for {sum(undone)} of {len(undone)} seeds"
 
 
 def _clock(seconds: float) -> str:

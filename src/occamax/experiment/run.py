@@ -40,7 +40,9 @@ def train(
     rates = []
     with Progress(experiment, len(seeds), first) as progress:
         try:
-            for epoch in epochs(program, state, train_data, test_data, first, config.samples, config.curve_samples):
+            last = [folder.metrics()[-1] for folder in folders] if first else None
+            draws = config.samples, config.curve_samples
+            for epoch in epochs(program, state, train_data, test_data, first, *draws, last):
                 writer.write(epoch)
                 state = epoch.state
                 rates.append(config.steps / epoch.train_seconds)
@@ -103,8 +105,9 @@ class Writer:
         for i, folder in enumerate(self.folders):
             if record is not None:
                 own = self.program.of_seed(record, i)
-                folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number)
-                self.masks[i] = own.mask
+                undone = epoch.undone[i]
+                folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number, undone)
+                self.masks[i] = self.masks[i] if undone else own.mask
             folder.append("metrics.jsonl", epoch.metrics[i])
             folder.save_state({name: self.program.of_seed(array, i) for name, array in arrays.items()}, epoch.number)
 
@@ -134,6 +137,7 @@ def _summarise(
         **metrics[-1],
         "epochs": len(metrics),
         "divergence_weight": program.method.final_divergence_weight,
+        "reductions_undone": sum(line.get("undone", False) for line in metrics),
         "seconds": seconds,
         "steps_per_second": float(np.median(rates[1:] or rates)) * len(program.seeds) if rates else None,
         "seeds_at_once": len(program.seeds),

@@ -51,6 +51,12 @@ def halve(image: Float[Array, "channels height width"]) -> Float[Array, "channel
     return image.reshape(channels, height // 2, 2, width // 2, 2).mean((2, 4))
 
 
+def highest(image: Float[Array, "channels height width"]) -> Float[Array, "channels height2 width2"]:
+    """Max pooling over 2 × 2 squares."""
+    channels, height, width = image.shape
+    return image.reshape(channels, height // 2, 2, width // 2, 2).max((2, 4))
+
+
 def cut(image: Float[Array, "channels height width"], side: int) -> Float[Array, "patches pixels"]:
     """The square patches of an image, row by row, each as one vector (channel, row, column)."""
     channels, height, width = image.shape

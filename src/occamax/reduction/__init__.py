@@ -16,4 +16,6 @@ from .horseshoe import Horseshoe as Horseshoe
 from .reduce import Record as Record
 from .reduce import Reduction as Reduction
 from .reduce import reduce as reduce
+from .schedule import Between as Between
 from .schedule import Every as Every
+from .schedule import When as When

@@ -61,6 +61,27 @@ def removal(
     return -0.5 * (jnp.log(var / full_var) + mean**2 / var)
 
 
+def retempered(
+    mean: Float[Array, "..."],
+    var: Float[Array, "..."],
+    weight: Float[Array, ""] | float,
+    full_var: Float[Array, "..."] | float = 1.0,
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Mean and variance that q(w) = Normal(μ, σ²) would have had with its data counted `weight` times.
+
+    A divergence that weighs β counts every datum 1/β times. What the data added to the prior is the difference of the
+    natural parameters; it is scaled, and the prior added again:
+
+        1/σ'² = 1/full_var + weight (1/σ² − 1/full_var)      μ'/σ'² = weight μ/σ²
+
+    Exact for a Gaussian likelihood with the scales held; `weight = β` makes of a posterior trained with β the one that
+    β = 1 would have given, so that its ΔF is the evidence the data really hold.
+    """
+    precision = 1.0 / full_var + weight * (1.0 / var - 1.0 / full_var)
+    precision = jnp.maximum(precision, 1e-6 / full_var)  # a posterior wider than its prior, counted many times
+    return weight * mean / var / precision, 1.0 / precision
+
+
 def dense(
     mean: Float[Array, "n"],
     covariance: Float[Array, "n n"],

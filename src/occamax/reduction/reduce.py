@@ -14,17 +14,32 @@ from ..model import Model
 from ..posteriors import MeanField, widen
 from ..training import REDUCTION_STREAM, State
 from .criteria import Beliefs, Criterion, SpikeAndSlab
-from .delta_f import removal
-from .schedule import Every
+from .delta_f import removal, retempered
+from .schedule import Every, When
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a method prunes: by which criterion, when, and whether the output layer may be reduced too."""
+    """How a method prunes: by which criterion, when, and whether the output layer may be reduced too.
+
+    **evidence_weight** None takes ΔF from the posterior as it is. A number takes it from the posterior that a
+    divergence of that weight would have given: 1 is the evidence that the data really hold, also while a tempered
+    posterior is trained (see `delta_f.retempered`); more asks for stronger evidence and prunes harder.
+    **tolerance** None lets every reduction stand. A number undoes one after whose epoch the fit has lost more than that
+    share of what it had gained over a network that learnt nothing; the epoch after it trains without a reduction.
+    """
 
     criterion: Criterion = SpikeAndSlab()
-    schedule: Every = Every()
+    schedule: When = Every()
     keep_output: bool = True
+    evidence_weight: float | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self):
+        for name in ("evidence_weight", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ArgumentError(f"{name}: {value!r} given; it must be positive, or None")
 
 
 class Record(NamedTuple):
@@ -48,9 +63,10 @@ def reduce(
     reduction: Reduction,
     optimizer: optax.GradientTransformation,
     progress: Float[Array, ""] | float = 0.0,
+    divergence_weight: Float[Array, ""] | float = 1.0,
 ) -> tuple[State, Record]:
-    """Removes what the criterion says. A removed weight's posterior becomes its prior at once and its moments in the
-    optimiser are cleared: nothing of it is left to drift."""
+    """Removes what the criterion says, of a posterior trained with `divergence_weight`. A removed weight's posterior
+    becomes its prior at once and its moments in the optimiser are cleared: nothing of it is left to drift."""
     if not isinstance(state.posterior, MeanField):
         raise ArgumentError(
             "method: a reduction needs a mean-field posterior; a point estimate has no evidence to compare"
@@ -58,7 +74,10 @@ def reduce(
     layout = model.layout
     mean, std = (layout_part[: layout.size] for layout_part in (state.posterior.mean, state.posterior.std))
     may_go = reducible(layout, reduction.keep_output)
-    delta_f = removal(mean, std**2)
+    if reduction.evidence_weight is None:
+        delta_f = removal(mean, std**2)
+    else:
+        delta_f = removal(*retempered(mean, std**2, divergence_weight / reduction.evidence_weight))
     weight = model.weights(state.posterior.mean, state.mask)
     key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
     beliefs = Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)

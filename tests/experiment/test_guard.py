@@ -1,0 +1,103 @@
+"""A reduction that ruins the network is undone and said; one that does not is left alone."""
+
+import json
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import occamax as ox
+from occamax.errors import ArgumentError
+from occamax.experiment import Config, Experiment, RunFolder, train
+from occamax.experiment.guard import Guard
+from occamax.experiment.loop import epochs
+from occamax.experiment.program import Program
+from occamax.reduction import Between, Reduction
+from occamax.reduction.criteria import Criterion, Decision
+
+from ..toys import Tiny, tiny_data
+
+
+@dataclass(frozen=True)
+class Planted(Criterion):
+    """Removes everything at the given share of the run, nothing at other times; of odd seeds only, if asked."""
+
+    at: float
+
+    def decide(self, layout, beliefs):
+        now = jnp.abs(beliefs.progress - self.at) < 0.01
+        return Decision(beliefs.mask & ~now, jnp.zeros(len(layout.blocks)))
+
+
+def program_with(tolerance, seeds=(0,), at=0.4):
+    method = ox.BMR(reduction=Reduction(Planted(at), Between(), keep_output=False, tolerance=tolerance))
+    return Program(ox.Model(Tiny(), method.prior), method, ox.Budget(5, 200, 16), seeds)
+
+
+def run(program):
+    x, y = (jnp.asarray(part) for part in tiny_data(200))
+    return [
+        (epoch.undone, [dict(line) for line in epoch.metrics], jax.device_get(epoch.state.mask))
+        for epoch in epochs(program, program.start(), (x, y), (x, y), samples=4)
+    ]
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_a_planted_ruin_is_undone_and_the_network_recovers(seeds):
+    found = run(program_with(0.05, seeds))
+    assert [undone for undone, _, _ in found] == [[epoch == 2] * len(seeds) for epoch in range(5)]
+    assert all(mask.all() for _, _, mask in found)
+    accuracies = [np.mean([line["accuracy"] for line in metrics]) for _, metrics, _ in found]
+    assert accuracies[2] == pytest.approx(accuracies[1], abs=0.02)  # as before the reduction
+    assert accuracies[-1] > 0.8
+    ruined = run(program_with(None, seeds))
+    assert not ruined[-1][2].any()
+    assert np.mean([line["accuracy"] for line in ruined[-1][1]]) < 0.7
+
+
+def test_only_the_seed_that_suffers_is_undone():
+    guard = Guard(0.1, baseline=2.0, seeds=3)
+    yes = np.ones(3, bool)
+    assert not guard.judge(np.array([1.0, 1.0, 3.0]), ~yes).any()
+    undone = guard.judge(np.array([1.09, 1.11, 4.0]), yes)
+    # a tenth of the one nat gained may be lost; the third never beat the baseline, there is nothing to lose
+    assert undone.tolist() == [False, True, False]
+    assert guard.fits.tolist() == [1.09, 1.0, 4.0]
+    assert guard.held.tolist() == [False, True, False]
+    assert not guard.judge(np.array([1.0, 1.5, 1.0]), np.array([True, False, True])).any()  # not reduced, not judged
+
+
+def test_the_guard_remembers_by_the_metrics_alone():
+    guard = Guard(0.1, 2.0, 2, [{"fit": 0.5, "undone": True}, {"fit": 0.7, "undone": False}])
+    assert guard.fits.tolist() == [0.5, 0.7]
+    assert guard.held.tolist() == [True, False]
+
+
+def test_an_undone_reduction_is_written_down(tmp_path, capsys):
+    config = Config("fashion_mini", "lenet", "bmr", epochs=4, steps=20, batch=32, samples=2)
+    experiment = Experiment.of(config)
+    reduction = Reduction(Planted(0.5), Between(), keep_output=False, tolerance=1e-6)
+    experiment = replace(experiment, method=replace(experiment.method, reduction=reduction))
+    summary = train(experiment, [tmp_path / "run"], [0])[0]
+    folder = RunFolder.open(tmp_path / "run")
+    lines = folder.lines("reductions.jsonl")
+    assert summary["reductions_undone"] == sum(line["undone"] for line in lines) >= 1
+    assert summary["sizes"]["remaining"] == summary["sizes"]["weights"]
+    assert "was undone" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[2])["undone"]
+
+
+def test_the_dial_gives_exactly_what_was_asked(tmp_path):
+    config = Config("fashion_mini", "lenet", "bmr", epochs=3, steps=3, batch=8, samples=1, sparsity=0.95)
+    summary = train(Experiment.of(config), [tmp_path / "run"], [0])[0]
+    sizes = summary["sizes"]
+    kept = sizes["remaining"] - sizes["layers"][-1]["remaining"]
+    assert kept == sizes["counted"] - round(0.95 * sizes["counted"])
+    with pytest.raises(ArgumentError, match="MAP prunes nothing"):
+        Config("fashion_mini", "lenet", "map", sparsity=0.9)
+    with pytest.raises(ArgumentError, match=r"sparsity: 1\.5"):
+        Config("fashion_mini", "lenet", "bmr", sparsity=1.5)
+    with pytest.raises(ArgumentError, match="no room"):
+        Config("fashion_mini", "lenet", "bmr", epochs=1, sparsity=0.5)
