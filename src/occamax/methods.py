@@ -156,8 +156,8 @@ class HorseshoeBMR(PaperBMR):
 class BMR(PaperBMR):
     """Our best recipe so far: variance-scaled first means, a cosine rate, gains centred on one, a divergence that
     weighs a tenth, reductions from a tenth to four fifths of the run, the rest for the survivors, and a guard that
-    undoes what the network does not recover from. The divergence makes it a tempered posterior: a million weights' divergence
-    outweighs some ten thousand images, and at full weight the network underfits."""
+    undoes what the network does not recover from. The divergence makes it a tempered posterior: a million weights'
+    divergence outweighs some ten thousand images, and at full weight the network underfits."""
 
     prior: Prior = field(default_factory=lambda: Flat(gain_center=1.0))
     first_means: Start = field(default_factory=VarianceScaled)
