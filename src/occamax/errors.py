@@ -23,3 +23,7 @@ class RunError(OccamaxError):
 
 class DivergedError(OccamaxError):
     """The objective became NaN or infinite."""
+
+
+class ExportError(OccamaxError):
+    """A network cannot be exported, or a file is no export."""

@@ -1,0 +1,157 @@
+"""A chain as an ONNX graph: raw pixels in, class probabilities out, any batch. Built with onnx's own helpers."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from . import chain as c
+from .card import Card
+
+OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
+IR_VERSION = 9
+
+
+class Graph:
+    """Collects nodes and constants while a chain is walked."""
+
+    def __init__(self, image_shape: tuple[int, int, int]):
+        self.image_shape = image_shape  # after padding
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
+        return name
+
+    def add(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        name = f"x{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
+        return name
+
+    def shape(self, x: str, *sizes: int) -> str:
+        return self.add("Reshape", x, self.constant(np.array(sizes, np.int64)))
+
+    def product(self, x: str, weight: Any, bias: Any) -> str:
+        """x Wᵀ + b over the last axis."""
+        return self.add("Add", self.add("MatMul", x, self.constant(np.asarray(weight).T)), self.constant(bias))
+
+
+def write_onnx(chain: c.Chain, card: Card) -> bytes:
+    """The file's bytes. The graph is checked by onnx before it is given out."""
+    channels, height, width = card.input_shape
+    graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad))
+    x = _prepare(graph, card)
+    for stage in chain.stages:
+        x = _emit(graph, stage, x)
+    graph.add("Softmax", x, axis=-1)
+    graph.nodes[-1].output[0] = "probabilities"
+    pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["batch", *card.input_shape])
+    outputs = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", len(card.class_names)])
+    made = helper.make_graph(graph.nodes, "occamax", [pixels], [outputs], graph.constants)
+    model = helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="occamax",
+        producer_version=card.version,
+    )  # fmt: skip
+    helper.set_model_props(model, {"occamax": card.as_json()})
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+def _prepare(graph: Graph, card: Card) -> str:
+    """Bytes → standardised floats, padded: what the network was trained on."""
+    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (card.mean, card.std))
+    x = graph.add("Cast", "pixels", to=TensorProto.FLOAT)
+    if card.pad:
+        pads = np.array([0, 0, card.pad, card.pad] * 2, np.int64)
+        x = graph.add("Pad", x, graph.constant(pads), graph.constant(np.float32(0.0)))
+    x = graph.add("Mul", x, graph.constant((1.0 / (255.0 * std)).astype(np.float32)))
+    return graph.add("Add", x, graph.constant((-mean / std).astype(np.float32)))
+
+
+def _emit(graph: Graph, stage: Any, x: str) -> str:
+    match stage:
+        case c.Affine():
+            return graph.product(x, stage.weight, stage.bias)
+        case c.Convolution():
+            return graph.add("Conv", x, graph.constant(stage.weight), graph.constant(stage.bias))
+        case c.Activation():
+            return _activation(graph, stage.name, x)
+        case c.Pool():
+            operation = "AveragePool" if stage.kind == "mean" else "MaxPool"
+            return graph.add(operation, x, kernel_shape=[2, 2], strides=[2, 2])
+        case c.Flatten():
+            return graph.add("Flatten", x, axis=1)
+        case c.Take():
+            return graph.add("Gather", x, graph.constant(np.asarray(stage.indices, np.int64)), axis=-1)
+        case c.Norm():
+            gain, bias = graph.constant(stage.gain), graph.constant(stage.bias)
+            return graph.add("LayerNormalization", x, gain, bias, axis=-1, epsilon=stage.epsilon)
+        case c.FirstToken():
+            return graph.add("Gather", x, graph.constant(np.int64(0)), axis=1)
+        case c.MeanToken():
+            return graph.add("ReduceMean", x, graph.constant(np.array([1], np.int64)), keepdims=0)
+        case c.Chain():
+            for inner in stage.stages:
+                x = _emit(graph, inner, x)
+            return x
+        case c.Residual():
+            return graph.add("Add", x, _emit(graph, stage.inner, x))
+        case c.OverTokens():
+            turned = graph.add("Transpose", x, perm=[0, 2, 1])
+            return graph.add("Transpose", _emit(graph, stage.inner, turned), perm=[0, 2, 1])
+        case c.Patches():
+            return _patches(graph, stage, x)
+        case c.Tokens():
+            return _tokens(graph, stage, x)
+        case c.Attention():
+            return _attention(graph, stage, x)
+    raise NotImplementedError(type(stage).__name__)
+
+
+def _activation(graph: Graph, name: str, x: str) -> str:
+    if name == "identity":
+        return x
+    if name == "swish":
+        return graph.add("Mul", x, graph.add("Sigmoid", x))
+    if name == "gelu":
+        return graph.add("Gelu", x, approximate="tanh")
+    return graph.add({"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid"}[name], x)
+
+
+def _patches(graph: Graph, stage: c.Patches, x: str) -> str:
+    """A 0 in a shape copies the size that is there: the batch."""
+    channels, height, width = graph.image_shape
+    side = stage.side
+    cut = graph.shape(x, 0, channels, height // side, side, width // side, side)
+    turned = graph.add("Transpose", cut, perm=[0, 2, 4, 1, 3, 5])
+    return graph.shape(turned, 0, (height // side) * (width // side), channels * side * side)
+
+
+def _tokens(graph: Graph, stage: c.Tokens, x: str) -> str:
+    """The first token, once for each example of the batch."""
+    first, positions = np.asarray(stage.first), np.asarray(stage.positions)
+    size = graph.add("Shape", x, start=0, end=1)
+    shape = graph.add("Concat", size, graph.constant(np.array(first.shape, np.int64)), axis=0)
+    repeated = graph.add("Expand", graph.constant(first), shape)
+    return graph.add("Add", graph.add("Concat", repeated, x, axis=1), graph.constant(positions))
+
+
+def _attention(graph: Graph, stage: c.Attention, x: str) -> str:
+    heads = len(stage.query)
+
+    def project(weight: Any, bias: Any, perm: list[int], factor: float = 1.0) -> str:
+        depth = weight.shape[1]
+        flat = graph.product(x, factor * np.asarray(weight).reshape(heads * depth, -1), factor * np.ravel(bias))
+        return graph.add("Transpose", graph.shape(flat, 0, -1, heads, depth), perm=perm)
+
+    query = project(stage.query, stage.query_bias, [0, 2, 1, 3], stage.scale)
+    key = project(stage.key, stage.key_bias, [0, 2, 3, 1])
+    value = project(stage.value, stage.value_bias, [0, 2, 1, 3])
+    shares = graph.add("Softmax", graph.add("MatMul", query, key), axis=-1)
+    mixed = graph.add("Transpose", graph.add("MatMul", shares, value), perm=[0, 2, 1, 3])
+    inner = stage.value.shape[1]
+    out = np.asarray(stage.out).transpose(1, 0, 2).reshape(-1, heads * inner)
+    return graph.product(graph.shape(mixed, 0, -1, heads * inner), out, stage.out_bias)
