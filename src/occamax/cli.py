@@ -143,6 +143,52 @@ def _print_comparison(groups: list) -> None:
 
 
 @app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    format: Annotated[str, typer.Option(help="onnx, safetensors or npz.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="The file to write; RUN/network.FORMAT unless given.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
+    from .export import export as export_run
+
+    path = run / f"network.{format}" if out is None else out
+    found = export_run(run, format, path, data_dir)
+    table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    rows = {"numbers": found.numbers, "bytes": found.bytes, "bytes, gzipped": found.zipped}
+    for name, (before, after) in rows.items():
+        table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
+    for batch, (before, after) in found.milliseconds.items():
+        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", f"{before / after:.1f} ×")
+    table.add_row("accuracy", f"{found.accuracy[0]:.4f}", f"{found.accuracy[1]:.4f}", "")
+    console = Console(highlight=False)
+    console.print(table)
+    units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
+    for kept in found.units:
+        units.add_row(kept.where, str(kept.before), str(kept.after), kept.why)
+    console.print(units)
+    console.print(f"largest difference of a probability: {found.difference:.1e}", soft_wrap=True)
+
+
+@app.command()
+def predict(
+    file: Annotated[Path, typer.Argument(help="A file that `occamax export` wrote.")],
+    images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files, folders of them, or an .npz of images.")],
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
+) -> None:
+    """Classify images with an exported network. What cannot be read is named; the others are still answered."""
+    from .export.images import read_images
+    from .export.predictor import open_export
+    from .export.show import answers, print_answers
+
+    ask, card = open_export(file)
+    failed = print_answers(answers(ask, card, read_images(images, card)), json_lines)
+    sys.exit(1 if failed else 0)
+
+
+@app.command()
 def reproduce(
     data: Annotated[list[str] | None, typer.Option("--data", help="Data sets; the paper's three unless given.")] = None,
     networks: Annotated[list[str] | None, typer.Option("--networks", help="Networks; all four unless given.")] = None,

@@ -6,3 +6,5 @@ from .compact import Kept as Kept
 from .compact import compact as compact
 from .compact import count as count
 from .convert import to_chain as to_chain
+from .exporting import Measured as Measured
+from .exporting import export as export

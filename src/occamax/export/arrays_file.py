@@ -1,0 +1,136 @@
+"""A chain as named arrays with a JSON description, in safetensors or npz. A matrix is stored sparse (CSR, the smallest
+index type) where that takes fewer bytes. Nothing is ever unpickled."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+from ..errors import ExportError
+from . import chain as c
+from .card import Card
+
+LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
+
+
+def describe(chain: c.Chain) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The structure of a chain as plain values, and its arrays by name."""
+    arrays: dict[str, np.ndarray] = {}
+    return _describe(chain, arrays), arrays
+
+
+def _describe(stage: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    line: dict[str, Any] = {"stage": type(stage).__name__}
+    for name, value in vars(stage).items():
+        if isinstance(value, c.Chain):
+            line[name] = _describe(value, arrays)
+        elif isinstance(value, tuple):
+            line[name] = [_describe(inner, arrays) for inner in value]
+        elif eqx.is_array_like(value) and not isinstance(value, int | float | str):
+            line[name] = _store(np.asarray(value), arrays)
+        else:
+            line[name] = value
+    return line
+
+
+def _store(value: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Puts an array among the others, dense or sparse; what its place in the structure says."""
+    name = f"a{len(arrays):03d}"
+    flat = value.reshape(len(value), -1) if value.ndim > 1 else None
+    if flat is not None and np.issubdtype(value.dtype, np.floating):
+        columns = np.nonzero(flat)[1].astype(smallest_type(flat.shape[1]))
+        pointers = np.concatenate([[0], np.cumsum((flat != 0).sum(1))]).astype(smallest_type(len(columns)))
+        if columns.nbytes + pointers.nbytes + value.itemsize * len(columns) < value.nbytes:
+            arrays[f"{name}.values"] = flat[flat != 0]
+            arrays[f"{name}.columns"], arrays[f"{name}.pointers"] = columns, pointers
+            return {"sparse": name, "shape": list(value.shape)}
+    arrays[name] = np.ascontiguousarray(value)
+    return {"dense": name}
+
+
+def smallest_type(most: int) -> type[np.unsignedinteger]:
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if most <= np.iinfo(kind).max:
+            return kind
+    return np.uint64
+
+
+def rebuild(line: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """The inverse of `describe`."""
+    kind = c.STAGES[line["stage"]]
+    values = {}
+    for name, value in line.items():
+        if name == "stage":
+            continue
+        if isinstance(value, dict):
+            values[name] = rebuild(value, arrays) if "stage" in value else _fetch(value, arrays)
+        elif isinstance(value, list):
+            values[name] = tuple(rebuild(inner, arrays) for inner in value)
+        else:
+            values[name] = value
+    return kind(**values)
+
+
+def _fetch(place: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+    if "dense" in place:
+        return arrays[place["dense"]]
+    name, shape = place["sparse"], tuple(map(int, place["shape"]))
+    values, columns, pointers = (arrays[f"{name}.{part}"] for part in ("values", "columns", "pointers"))
+    if int(np.prod(shape)) * values.itemsize > LARGEST or min(shape) < 1:
+        raise ValueError(f"an array of shape {shape}")
+    counts = np.diff(pointers.astype(np.int64))
+    if len(counts) != shape[0] or (counts < 0).any() or counts.sum() != len(values) or len(columns) != len(values):
+        raise ValueError("sparse arrays that do not fit together")
+    flat = np.zeros((shape[0], int(np.prod(shape[1:]))), values.dtype)
+    flat[np.repeat(np.arange(shape[0]), counts), columns] = values
+    return flat.reshape(shape)
+
+
+def write_safetensors(chain: c.Chain, card: Card) -> bytes:
+    structure, arrays = describe(chain)
+    return safetensors.numpy.save(arrays, {"occamax": card.as_json(), "structure": json.dumps(structure)})
+
+
+def write_npz(chain: c.Chain, card: Card) -> bytes:
+    structure, arrays = describe(chain)
+    text = {"occamax": card.as_json(), "structure": json.dumps(structure)}
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer, allow_pickle=False, **arrays, **{k: np.frombuffer(v.encode(), np.uint8) for k, v in text.items()}
+    )
+    return buffer.getvalue()
+
+
+def read(path: Path) -> tuple[c.Chain, Card]:
+    """A chain and its card from a .safetensors or .npz file."""
+    try:
+        text, arrays = _read_npz(path) if path.suffix == ".npz" else _read_safetensors(path)
+        card = Card.from_json(text["occamax"], str(path))
+        return rebuild(json.loads(text["structure"]), arrays), card
+    except (SafetensorError, zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
+        raise ExportError(f"{path}: is no export of occamax, or damaged ({type(error).__name__}: {error})") from error
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    with safe_open(path, "numpy") as file:
+        names = file.keys()
+        return dict(file.metadata() or {}), {name: file.get_tensor(name) for name in names}
+
+
+def _read_npz(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    with zipfile.ZipFile(path) as archive:  # before anything is unpacked
+        declared = sum(info.file_size for info in archive.infolist())
+        if declared > LARGEST:
+            raise ValueError(f"it declares {declared} bytes")
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    text = {name: arrays.pop(name).tobytes().decode() for name in ("occamax", "structure")}
+    return text, arrays

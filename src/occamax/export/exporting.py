@@ -1,0 +1,107 @@
+"""`occamax export`: a run as a file, checked and measured before it is written."""
+
+import gzip
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import __version__
+from ..errors import ExportError
+from ..experiment import RunFolder, restore
+from ..experiment.checkpoint import write_atomic
+from .card import Card
+from .compact import Kept, compact, count
+from .convert import to_chain
+from .predictor import FORMATS, Predict, chain_predictor, onnx_predictor, write
+
+PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The dense network beside the exported one, in the same runtime."""
+
+    numbers: tuple[int, int]
+    bytes: tuple[int, int]
+    zipped: tuple[int, int]
+    milliseconds: dict[int, tuple[float, float]]  # by batch
+    difference: float
+    accuracy: tuple[float, float]  # of the masked network, of the file
+    units: list[Kept]
+
+
+def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Measured:
+    """Compacts a run's network at its posterior mean and writes it. A file that does not say what the network says, or
+    cannot be read back, is not written."""
+    if form not in FORMATS:
+        raise ExportError(f"--format: {form!r} given; choose one of {', '.join(FORMATS)}")
+    if out.suffix != f".{form}":
+        raise ExportError(f"--out: {out} should end in .{form}, so that `occamax predict` knows what it is")
+    folder = RunFolder.open(run)
+    experiment, state = restore(folder, data_dir)
+    network = experiment.model.bind(state.posterior.point, state.mask)
+    dataset = experiment.dataset
+    prepare = experiment.model.preprocess
+    summary = folder.read_json("summary.json") if (run / "summary.json").is_file() else {}
+    figures = {k: summary[k] for k in ("accuracy", "nll", "ece", "sparsity", "divergence_weight") if k in summary}
+    card = Card(
+        dataset.class_names, dataset.shape, prepare.mean, prepare.std, prepare.pad, __version__,  # pyright: ignore
+        folder.config().as_dict(), figures,
+    )  # fmt: skip
+    dense = to_chain(network)
+    small, units = compact(dense)
+    pixels, targets = dataset.test.inputs, dataset.test.targets
+    masked = _in_parts(_network_predictor(experiment.model, network), pixels)
+    files = [write(chain, card, form) for chain in (dense, small)]
+    before, after = (_predictor(data, chain, card, form) for data, chain in zip(files, (dense, small), strict=True))
+    found = _in_parts(after, pixels)
+    difference = float(np.abs(found - masked).max())
+    if not difference <= PARITY:
+        raise ExportError(
+            f"the file differs from the trained network by {difference:.2g} in a probability; nothing was written"
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(out, files[1])
+    except OSError as error:
+        raise ExportError(f"--out: {out} cannot be written ({error.strerror})") from error
+    return Measured(
+        (count(dense), count(small)),
+        (len(files[0]), len(files[1])),
+        (len(gzip.compress(files[0], 6)), len(gzip.compress(files[1], 6))),
+        {batch: latencies(before, after, pixels[:batch]) for batch in (1, 128)},
+        difference,
+        (float(np.mean(masked.argmax(1) == targets)), float(np.mean(found.argmax(1) == targets))),
+        units,
+    )
+
+
+def _network_predictor(model, network) -> Predict:
+    predict = jax.jit(lambda pixels: jax.nn.softmax(model.outputs(network, pixels)))
+    return lambda pixels: np.asarray(predict(jnp.asarray(pixels)))
+
+
+def _predictor(data: bytes, chain, card: Card, form: str) -> Predict:
+    return onnx_predictor(data, "the export")[0] if form == "onnx" else chain_predictor(chain, card)
+
+
+def _in_parts(predict: Predict, pixels: np.ndarray, size: int = 500) -> np.ndarray:
+    return np.concatenate([predict(pixels[i : i + size]) for i in range(0, len(pixels), size)])
+
+
+def latencies(before: Predict, after: Predict, pixels: np.ndarray, seconds: float = 0.6) -> tuple[float, float]:
+    """Milliseconds of one call of each, the median of interleaved calls."""
+    laps: tuple[list[float], list[float]] = ([], [])
+    for predict in (before, after):
+        predict(pixels)
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds or len(laps[0]) < 5:
+        for predict, own in zip((before, after), laps, strict=True):
+            start = time.perf_counter()
+            predict(pixels)
+            own.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(laps[0])), 1e3 * float(np.median(laps[1]))

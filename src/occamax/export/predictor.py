@@ -1,0 +1,70 @@
+"""A file that predicts: pixels in, probabilities out, whatever the format."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from ..data import Standardise
+from ..errors import ExportError
+from . import arrays_file
+from .card import Card
+from .chain import Chain
+
+FORMATS = ("onnx", "safetensors", "npz")
+Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
+
+
+def write(chain: Chain, card: Card, form: str) -> bytes:
+    """A chain in one of FORMATS."""
+    if form == "onnx":
+        _need_onnx()
+        from .onnx_file import write_onnx
+
+        return write_onnx(chain, card)
+    return arrays_file.write_safetensors(chain, card) if form == "safetensors" else arrays_file.write_npz(chain, card)
+
+
+def open_export(path: Path) -> tuple[Predict, Card]:
+    """What predicts, and what it is."""
+    if not path.is_file():
+        raise ExportError(f"FILE: {path} is not there. Name a file that `occamax export` wrote.")
+    if path.suffix not in {f".{form}" for form in FORMATS}:
+        raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
+    if path.suffix == ".onnx":
+        return onnx_predictor(path.read_bytes(), str(path))
+    chain, card = arrays_file.read(path)
+    return chain_predictor(chain, card), card
+
+
+def chain_predictor(chain: Chain, card: Card) -> Predict:
+    prepare = Standardise(card.mean, card.std, card.pad)
+    network = jax.tree.map(jax.numpy.asarray, chain)
+    predict = jax.jit(lambda pixels: jax.vmap(lambda image: jax.nn.softmax(network(prepare(image))))(pixels))
+    return lambda pixels: np.asarray(predict(pixels))
+
+
+def onnx_predictor(data: bytes, source: str) -> tuple[Predict, Card]:
+    _need_onnx()  # the writer is not needed to run a file, but one extra installs both
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # one core: what the latency is stated for
+    try:
+        session: Any = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise ExportError(f"{source}: onnxruntime cannot load it ({str(error).splitlines()[0]})") from error
+    card = Card.from_json(session.get_modelmeta().custom_metadata_map.get("occamax", ""), source)
+    return lambda pixels: session.run(None, {"pixels": pixels})[0], card
+
+
+def _need_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ExportError(f"{error.name} is not installed; add it with: pip install 'occamax[onnx]'") from error
