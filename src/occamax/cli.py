@@ -157,7 +157,7 @@ def export(
     table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
-    rows = {"numbers": found.numbers, "bytes": found.bytes, "bytes, gzipped": found.zipped}
+    rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "bytes, gzipped": found.zipped}
     for name, (before, after) in rows.items():
         table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
     for batch, (before, after) in found.milliseconds.items():

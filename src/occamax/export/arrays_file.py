@@ -19,31 +19,31 @@ from .card import Card
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
 
 
-def describe(chain: c.Chain) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def describe(chain: c.Chain, sparse: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The structure of a chain as plain values, and its arrays by name."""
     arrays: dict[str, np.ndarray] = {}
-    return _describe(chain, arrays), arrays
+    return _describe(chain, arrays, sparse), arrays
 
 
-def _describe(stage: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _describe(stage: Any, arrays: dict[str, np.ndarray], sparse: bool) -> dict[str, Any]:
     line: dict[str, Any] = {"stage": type(stage).__name__}
     for name, value in vars(stage).items():
         if isinstance(value, c.Chain):
-            line[name] = _describe(value, arrays)
+            line[name] = _describe(value, arrays, sparse)
         elif isinstance(value, tuple):
-            line[name] = [_describe(inner, arrays) for inner in value]
+            line[name] = [_describe(inner, arrays, sparse) for inner in value]
         elif eqx.is_array_like(value) and not isinstance(value, int | float | str):
-            line[name] = _store(np.asarray(value), arrays)
+            line[name] = _store(np.asarray(value), arrays, sparse)
         else:
             line[name] = value
     return line
 
 
-def _store(value: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Puts an array among the others, dense or sparse; what its place in the structure says."""
+def _store(value: np.ndarray, arrays: dict[str, np.ndarray], sparse: bool = True) -> dict[str, Any]:
+    """Puts an array among the others, dense, or sparse where that is smaller; what the structure says of it."""
     name = f"a{len(arrays):03d}"
     flat = value.reshape(len(value), -1) if value.ndim > 1 else None
-    if flat is not None and np.issubdtype(value.dtype, np.floating):
+    if sparse and flat is not None and np.issubdtype(value.dtype, np.floating):
         columns = np.nonzero(flat)[1].astype(smallest_type(flat.shape[1]))
         pointers = np.concatenate([[0], np.cumsum((flat != 0).sum(1))]).astype(smallest_type(len(columns)))
         if columns.nbytes + pointers.nbytes + value.itemsize * len(columns) < value.nbytes:
@@ -92,16 +92,16 @@ def _fetch(place: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def write_safetensors(chain: c.Chain, card: Card) -> bytes:
-    structure, arrays = describe(chain)
+def write_safetensors(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
+    structure, arrays = describe(chain, sparse)
     return safetensors.numpy.save(arrays, {"occamax": card.as_json(), "structure": json.dumps(structure)})
 
 
-def write_npz(chain: c.Chain, card: Card) -> bytes:
-    structure, arrays = describe(chain)
+def write_npz(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
+    structure, arrays = describe(chain, sparse)
     text = {"occamax": card.as_json(), "structure": json.dumps(structure)}
     buffer = io.BytesIO()
-    np.savez_compressed(
+    (np.savez_compressed if sparse else np.savez)(
         buffer, allow_pickle=False, **arrays, **{k: np.frombuffer(v.encode(), np.uint8) for k, v in text.items()}
     )
     return buffer.getvalue()

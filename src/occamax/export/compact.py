@@ -165,8 +165,15 @@ def _gather(part: np.ndarray, alive: np.ndarray, heads: np.ndarray, most: int) -
     return gathered
 
 
+def count_nonzero(chain: Any) -> int:
+    """How many of its numbers are not zero."""
+    return sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(chain) if _is_real(leaf))
+
+
+def _is_real(leaf: Any) -> bool:
+    return np.issubdtype(np.asarray(leaf).dtype, np.floating)
+
+
 def count(chain: Any) -> int:
     """How many numbers a chain or network holds."""
-    return sum(
-        int(np.size(leaf)) for leaf in jax.tree.leaves(chain) if np.issubdtype(np.asarray(leaf).dtype, np.floating)
-    )
+    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(chain) if _is_real(leaf))

@@ -14,7 +14,7 @@ from ..errors import ExportError
 from ..experiment import RunFolder, restore
 from ..experiment.checkpoint import write_atomic
 from .card import Card
-from .compact import Kept, compact, count
+from .compact import Kept, compact, count, count_nonzero
 from .convert import to_chain
 from .predictor import FORMATS, Predict, chain_predictor, onnx_predictor, write
 
@@ -26,6 +26,7 @@ class Measured:
     """The dense network beside the exported one, in the same runtime."""
 
     numbers: tuple[int, int]
+    nonzero: tuple[int, int]
     bytes: tuple[int, int]
     zipped: tuple[int, int]
     milliseconds: dict[int, tuple[float, float]]  # by batch
@@ -56,7 +57,7 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Mea
     small, units = compact(dense)
     pixels, targets = dataset.test.inputs, dataset.test.targets
     masked = _in_parts(_network_predictor(experiment.model, network), pixels)
-    files = [write(chain, card, form) for chain in (dense, small)]
+    files = [write(dense, card, form, sparse=False), write(small, card, form)]
     before, after = (_predictor(data, chain, card, form) for data, chain in zip(files, (dense, small), strict=True))
     found = _in_parts(after, pixels)
     difference = float(np.abs(found - masked).max())
@@ -71,6 +72,7 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Mea
         raise ExportError(f"--out: {out} cannot be written ({error.strerror})") from error
     return Measured(
         (count(dense), count(small)),
+        (count_nonzero(dense), count_nonzero(small)),
         (len(files[0]), len(files[1])),
         (len(gzip.compress(files[0], 6)), len(gzip.compress(files[1], 6))),
         {batch: latencies(before, after, pixels[:batch]) for batch in (1, 128)},

@@ -18,14 +18,15 @@ FORMATS = ("onnx", "safetensors", "npz")
 Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
 
 
-def write(chain: Chain, card: Card, form: str) -> bytes:
-    """A chain in one of FORMATS."""
+def write(chain: Chain, card: Card, form: str, sparse: bool = True) -> bytes:
+    """A chain in one of FORMATS; where the format can, zeros are left out if `sparse`."""
     if form == "onnx":
         _need_onnx()
         from .onnx_file import write_onnx
 
         return write_onnx(chain, card)
-    return arrays_file.write_safetensors(chain, card) if form == "safetensors" else arrays_file.write_npz(chain, card)
+    writer = arrays_file.write_safetensors if form == "safetensors" else arrays_file.write_npz
+    return writer(chain, card, sparse)
 
 
 def open_export(path: Path) -> tuple[Predict, Card]:
