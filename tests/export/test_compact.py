@@ -72,7 +72,7 @@ def largest_difference(network, chain, shape, key):
 @pytest.mark.parametrize(("rows", "columns", "single"), [(0, 0, 0), (0.5, 0, 0.3), (0.6, 0.6, 0.8)])
 def test_a_compact_network_says_the_same_with_less(name, rows, columns, single, x64):
     make, shape = MAKE[name]
-    for seed in range(2):
+    for seed in range(1 if rows + columns == 0 else 2):
         key = jax.random.key(seed)
         network = masked(make(key), key, rows, columns, single)
         chain = to_chain(network)
@@ -86,7 +86,7 @@ def test_a_compact_network_says_the_same_with_less(name, rows, columns, single, 
             assert any(kept.after < kept.before for kept in report)
 
 
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", ["mlp", "lenet", "vit"])
 def test_single_precision(name):
     make, shape = MAKE[name]
     key = jax.random.key(7)
