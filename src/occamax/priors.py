@@ -6,7 +6,7 @@ from both. The posterior over the latents is then the same object for all of the
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,10 +39,27 @@ class Prior(ABC):
 
 
 @dataclass(frozen=True)
-class Flat(Prior):
-    """One scale a layer (the paper's flat prior, eq. 9):
+class LayerScaled(Prior):
+    """Base of priors with one scale a layer (the paper's eq. 9): c_l^-2 ~ Gamma, ŵ ~ Normal(0, 1), w = γ0 · c_l · ŵ."""
 
-        c_l^-2 ~ Gamma(2, 2)      ŵ ~ Normal(0, 1)      w = γ0 · c_l · ŵ
+    precision_shape: float = field(default=2.0, kw_only=True)
+    precision_rate: float = field(default=2.0, kw_only=True)
+
+    @abstractmethod
+    def base_stds(self, layout: Layout) -> list[float]:
+        """γ0 of each layer."""
+
+    def scale_gammas(self, layout):
+        count = len(layout.blocks)
+        return np.full(count, self.precision_shape), np.full(count, self.precision_rate)
+
+    def weight_stds(self, layout, log_scales):
+        return layout.spread(jnp.array(self.base_stds(layout), log_scales.dtype) * jnp.exp(-0.5 * log_scales))
+
+
+@dataclass(frozen=True)
+class Flat(LayerScaled):
+    """The paper's flat prior: one γ0 for all layers but the last.
 
     **base_std** γ0 of every layer but the last; **output_std** γ0 of the last. **gain_center** is the prior mean of
     normalisation gains: 0 is the authors' choice, which starts a transformer with its activations switched off; 1 is
@@ -51,33 +68,28 @@ class Flat(Prior):
 
     base_std: float = 0.1
     output_std: float = 1.0
-    precision_shape: float = 2.0
-    precision_rate: float = 2.0
     gain_center: float = 0.0
 
-    def scale_gammas(self, layout):
-        count = len(layout.blocks)
-        return np.full(count, self.precision_shape), np.full(count, self.precision_rate)
-
-    def weight_stds(self, layout, log_scales):
-        base = jnp.array([self.base_std] * (len(layout.blocks) - 1) + [self.output_std], log_scales.dtype)
-        return layout.spread(base * jnp.exp(-0.5 * log_scales))
+    def base_stds(self, layout):
+        return [self.base_std] * (len(layout.blocks) - 1) + [self.output_std]
 
     def centers(self, layout):
         return _gain_centers(layout, self.gain_center)
 
 
 @dataclass(frozen=True)
-class FanIn(Flat):
-    """The flat prior with γ0 = sqrt(gain / inputs) in every layer: what keeps activations at their size through the
-    network, whatever its widths. Gains and biases-only layers take `base_std`."""
+class FanIn(LayerScaled):
+    """γ0 = sqrt(gain / inputs) in every layer: what keeps activations at their size through the network, whatever its
+    widths. Normalisation gains have a prior of deviation `gain_std` around one."""
 
     gain: float = 1.0
-    gain_center: float = 1.0
+    gain_std: float = 0.1
 
-    def weight_stds(self, layout, log_scales):
-        base = [self.base_std if block.is_gain else (self.gain / block.columns) ** 0.5 for block in layout.blocks]
-        return layout.spread(jnp.array(base, log_scales.dtype) * jnp.exp(-0.5 * log_scales))
+    def base_stds(self, layout):
+        return [self.gain_std if block.is_gain else (self.gain / block.columns) ** 0.5 for block in layout.blocks]
+
+    def centers(self, layout):
+        return _gain_centers(layout, 1.0)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,10 @@ def test_a_finished_cell_is_skipped_and_a_new_seed_is_added(finished, monkeypatc
 def test_another_budget_is_another_cell(finished):
     longer = Grid(["fashion_mini"], ["lenet"], ["map"], 1, Config(**{**TINY.as_dict(), "epochs": 3}))
     assert grid_module.missing_seeds(longer, Cell("fashion_mini", "lenet", "map"), finished) == [0]
+    (found,) = outcomes(longer, finished)  # the old run is neither taken for the new one nor overwritten
+    assert found.error is not None
+    assert "another budget" in found.error
+    assert read_cells(finished)[1].group.config.epochs == 2
 
 
 def test_a_failing_cell_does_not_end_the_grid(tmp_path, monkeypatch):

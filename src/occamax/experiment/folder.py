@@ -128,8 +128,8 @@ class RunFolder:
                     "name": layout.names[i],
                     "size": layout.sizes[i],
                     "threshold": float(record.threshold[i]),
-                    "removed": int(record.removed[i]),
-                    "remaining": int(record.remaining[i]),
+                    "removed": int((alive & ~kept).sum()),
+                    "remaining": int(kept.sum()),
                     "delta_f_before": _histogram(delta_f[start:stop][alive]),
                     "delta_f_after": _histogram(delta_f[start:stop][kept]),
                 }

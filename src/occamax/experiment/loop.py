@@ -53,8 +53,7 @@ def epochs(
             state, record = program.reduce(state, jnp.float32(epoch / budget.epochs))
             if before is not None and guard.held.any():  # some seeds sit this one out
                 state = program.choose(guard.held, before, state)
-                removed = program.choose(guard.held, jnp.zeros_like(record.removed), record.removed)
-                record = record._replace(mask=jnp.copy(state.mask), removed=removed)
+                record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
         state, info = program.train(state, train)
         neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
         train_seconds = time.perf_counter() - began

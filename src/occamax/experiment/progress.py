@@ -53,7 +53,7 @@ class Progress:
             return
         left = per_epoch * (self.config.epochs - epoch.number)
         self.console.print(
-            f"epoch {epoch.number:>3}/{self.config.epochs}  {figures}  left {_clock(left)}", soft_wrap=True
+            f"epoch {epoch.number:>3}/{self.config.epochs}  {figures}  left {clock(left)}", soft_wrap=True
         )
 
     def _figures(self, epoch: Epoch, program: Program) -> str:
@@ -86,6 +86,7 @@ def _which(undone: list[bool]) -> str:
     return "" if len(undone) == 1 else f" for {sum(undone)} of {len(undone)} seeds"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, with hours where there are any."""
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

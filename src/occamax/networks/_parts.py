@@ -13,7 +13,7 @@ def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"])
     """What `layer(image)` gives, as matrix products. Stride one, no padding, one group.
 
     A convolution inside a compiled loop takes XLA's slow path on the CPU; a matrix product does not. There the banded
-    form is the faster one: it moves fewer bytes for more operations.
+    form is the faster one (docs/performance.md).
     """
     product = _banded if jax.default_backend() == "cpu" else _patches
     result = product(layer.weight, image)

@@ -37,8 +37,8 @@ class Every(When):
 
 @dataclass(frozen=True)
 class Between(When):
-    """Before every epoch that begins from share `begin` to share `end` of the run: the same whatever its length. At
-    least one epoch goes before the first reduction and, where there is room, one after the last."""
+    """Before every epoch but the first that begins from share `begin` to share `end` of the run: the same share
+    whatever the run's length."""
 
     begin: float = 0.0
     end: float = 1.0

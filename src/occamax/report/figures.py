@@ -55,20 +55,25 @@ def curves(groups: Sequence[Group]) -> Figure:
     figure, axes = new_figure(2, 2, 4.2, 2.6)
     for axis, (name, label) in zip(axes, CURVES.items(), strict=True):
         for group in groups:
-            values = group.curve(name)
-            if name == "sparsity" and not values.any():
+            if name == "sparsity" and not group.curve(name).any():
                 continue
-            colour, dashes = STYLES[group.config.method]
-            epochs = np.arange(1, values.shape[1] + 1)
-            axis.plot(epochs, values.mean(0), color=colour, linestyle=dashes, label=group.label, linewidth=1.6)
-            if len(values) > 1:
-                axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
+            draw_curve(axis, group, name, STYLES[group.config.method], group.label)
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
         if name in ("nll", "ece"):
             axis.set_yscale("log")
     axes[0].legend(frameon=False)
     return figure
+
+
+def draw_curve(axis: Axes, group: Group, name: str, style: tuple, label: str) -> None:
+    """The mean over seeds, a band from the lowest to the highest. `style` is a colour and dashes."""
+    values = group.curve(name)
+    colour, dashes = style
+    epochs = np.arange(1, values.shape[1] + 1)
+    axis.plot(epochs, values.mean(0), color=colour, linestyle=dashes, linewidth=1.5, label=label)
+    if len(values) > 1:
+        axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
 
 
 def pruned_by_layer(groups: Sequence[Group]) -> Figure:

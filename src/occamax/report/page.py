@@ -64,15 +64,8 @@ def _overview(groups: Sequence[Group]) -> str:
 def _cell(groups: Sequence[Group]) -> str:
     if not groups:
         return "–"
-    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "sparsity"))
-    lines = ""
-    for row, flags in zip(rows, best, strict=True):
-        entries = (
-            f"<td{' class=best' * flag}>{html.escape(entry.split('±')[0])}</td>"
-            for entry, flag in zip(row, flags, strict=True)
-        )
-        lines += f"<tr>{''.join(list(entries)[:-1])}</tr>"
-    return f'<a href="#{_anchor(groups[0].cell)}"><table>{lines}</table></a>'
+    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "sparsity"), brief=True)
+    return f'<a href="#{_anchor(groups[0].cell)}"><table>{_rows(rows, best)}</table></a>'
 
 
 def _circumstances(groups: Sequence[Group]) -> str:
@@ -115,8 +108,12 @@ def _tempering(groups: list[Group]) -> list[str]:
 def _table(groups: list[Group]) -> str:
     header, rows, best = comparison(groups)
     head = "".join(f"<th>{html.escape(title)}</th>" for title in header)
-    body = ""
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{_rows(rows, best)}</table></div>'
+
+
+def _rows(rows: list[list[str]], best: list[list[bool]]) -> str:
+    lines = ""
     for row, flags in zip(rows, best, strict=True):
         cells = (f"<td{' class=best' * flag}>{html.escape(entry)}</td>" for entry, flag in zip(row, flags, strict=True))
-        body += f"<tr>{''.join(cells)}</tr>\n"
-    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+        lines += f"<tr>{''.join(cells)}</tr>\n"
+    return lines

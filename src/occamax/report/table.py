@@ -27,11 +27,14 @@ COLUMNS = {
 
 
 def comparison(
-    groups: Sequence[Group], names: Sequence[str] = tuple(COLUMNS)
+    groups: Sequence[Group], names: Sequence[str] = tuple(COLUMNS), brief: bool = False
 ) -> tuple[list[str], list[list[str]], list[list[bool]]]:
-    """Header, rows, and which entries are the best of their column among these groups."""
-    header = ["method", *(COLUMNS[name].title for name in names), "weights kept"]
-    rows = [[group.label, *(_entry(group, name) for name in names), _kept(group)] for group in groups]
+    """Header, rows, and which entries are the best of their column among these groups. `brief` leaves out the
+    deviations over seeds and the weights kept."""
+    header = ["method", *(COLUMNS[name].title for name in names)] + ["weights kept"] * (not brief)
+    rows = [[group.label, *(_entry(group, name, brief) for name in names)] for group in groups]
+    if not brief:
+        rows = [[*row, _kept(group)] for row, group in zip(rows, groups, strict=True)]
     best = [[False] * len(header) for _ in groups]
     for i, name in enumerate(names, start=1):
         column = COLUMNS[name]
@@ -43,10 +46,10 @@ def comparison(
     return header, rows, best
 
 
-def _entry(group: Group, name: str) -> str:
+def _entry(group: Group, name: str, brief: bool) -> str:
     values, digits = group.value(name), COLUMNS[name].digits
     text = f"{values.mean():,.{digits}f}"
-    if len(values) == 1 or not digits or not values.any():
+    if brief or len(values) == 1 or not digits or not values.any():
         return text
     return f"{text}±{values.std(ddof=1):.{digits}f}".replace("±0.", "±.")
 

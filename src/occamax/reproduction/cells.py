@@ -1,11 +1,12 @@
-"""A cell's result as one small JSON file: configuration, curves, summaries and the spread of weights of every seed.
+"""A cell's result as one small JSON file: configuration, curves and summary of every seed, the spread of the
+first seed's weights.
 
 The first layer of the small networks goes beside it in a .safetensors file, for the heat maps.
 """
 
-import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ QUANTILES = np.linspace(0.0, 1.0, 201)
 LARGEST_PICTURE = 400_000  # weights of a first layer that is kept
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CellResult:
     """A group of runs without their arrays, and what the figures need of those."""
 
@@ -46,7 +47,12 @@ def finished_seeds(path: Path, config: Config) -> list[int]:
     if not path.is_file():
         return []
     values = _read(path)
-    return values["seeds"] if all(values["config"][name] == getattr(config, name) for name in BUDGET) else []
+    return values["seeds"] if is_same_cell(values["config"], config) else []
+
+
+def is_same_cell(values: dict[str, Any], config: Config) -> bool:
+    """Whether a stored configuration is of the same cell and budget."""
+    return all(values[name] == getattr(config, name) for name in BUDGET)
 
 
 def write_cell(path: Path, runs: Sequence[Path]) -> None:

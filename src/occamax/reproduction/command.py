@@ -9,9 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from ..experiment import keep_compiled_programs
+from ..experiment.progress import clock
 from ..report import in_order, write_report
 from .comparison import checks
-from .grid import Grid, Outcome, clock, run
+from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
 
 

@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..experiment.config import LABELS
-from ..report import Group
-from ..report.figures import CURVES, STYLES, new_figure
+from ..report.figures import CURVES, STYLES, draw_curve, new_figure
 from .cells import QUANTILES, CellResult
 from .grid import DATA, METHODS, NETWORKS
 
@@ -69,16 +68,6 @@ def performance(results: Sequence[CellResult], data: str) -> Figure | None:
     return figure
 
 
-def draw_curve(axis: Axes, group: Group, name: str, style: tuple, label: str) -> None:
-    """The mean over seeds, a band from the lowest to the highest."""
-    values = group.curve(name)
-    colour, dashes = style
-    epochs = np.arange(1, values.shape[1] + 1)
-    axis.plot(epochs, values.mean(0), color=colour, linestyle=dashes, linewidth=1.4, label=label)
-    if len(values) > 1:
-        axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
-
-
 def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     entries = {}
     for axis in axes:
@@ -89,7 +78,7 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 def pruned(results: Sequence[CellResult]) -> Figure | None:
     """The pruned fraction of BMR-S&S by epoch, a panel a data set."""
-    own = [result.group for result in results if result.key[2] == "bmr-paper"]
+    own = [result.group for result in results if result.key[2] == "bmr-paper" and result.key[1] in NETWORKS]
     sets = [data for data in sets_in(results) if any(group.config.data == data for group in own)]
     if not sets:
         return None

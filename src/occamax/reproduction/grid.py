@@ -5,18 +5,19 @@ import itertools
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import ArgumentError
-from ..experiment import Config, Experiment, train
+from ..errors import ArgumentError, RunError
+from ..experiment import Config, Experiment, RunFolder, train
 from ..experiment.config import LABELS
-from .cells import cell_file, finished_seeds, write_cell
+from ..experiment.progress import clock
+from .cells import cell_file, finished_seeds, is_same_cell, write_cell
 
 DATA = ("fashion_mnist", "cifar10", "cifar100")
 NETWORKS = ("mlp", "lenet", "mixer", "vit")
 METHODS = ("map", "flat", "tiered", "bmr-paper")
-COST = {"mlp": 1.0, "lenet": 1.3, "mixer": 5.0, "vit": 6.0}  # seconds of a cell over the MLP's, to guess the time left
+COST = {"mlp": 1.0, "lenet": 1.3, "mixer": 5.0, "vit": 6.0}
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Cell:
     @property
     def label(self) -> str:
         return f"{self.data} · {self.network} · {LABELS[self.method]}"
+
+    @property
+    def cost(self) -> float:
+        """A guess of its seconds over those of an MLP's cell, to deal cells out and to guess the time left."""
+        return COST.get(self.network, 1.0)
 
 
 @dataclass(frozen=True)
@@ -58,11 +64,10 @@ class Grid:
         """This shard's cells. The dearest come first and are dealt out in turn, so that shards take about as long."""
         every = [Cell(*names) for names in itertools.product(self.data, self.networks, self.methods)]
         part, parts = self.shard
-        return sorted(every, key=lambda cell: -COST.get(cell.network, 1.0))[part - 1 :: parts]
+        return sorted(every, key=lambda cell: -cell.cost)[part - 1 :: parts]
 
     def config(self, cell: Cell) -> Config:
-        names = {"data": cell.data, "network": cell.network, "method": cell.method, "seed": 0}
-        return Config(**{**self.like.as_dict(), **names})
+        return replace(self.like, data=cell.data, network=cell.network, method=cell.method, seed=0)
 
 
 @dataclass(frozen=True)
@@ -85,17 +90,23 @@ def run(grid: Grid, out: Path, data_dir: Path | None, say: Callable[[str], None]
     say(f"{len(cells)} cells, {len(cells) - len(pending)} finished before")
     spent, done = 0.0, 0.0
     for number, cell in enumerate(pending, start=1):
-        left = sum(COST.get(later.network, 1.0) for later in pending[number - 1 :])
+        left = sum(later.cost for later in pending[number - 1 :])
         guess = f", about {clock(spent / done * left)} left" if done else ""
         say(f"[{number}/{len(pending)}] {cell.label}{guess}")
         outcome = run_cell(grid, cell, out, data_dir)
-        spent, done = spent + outcome.seconds, done + COST.get(cell.network, 1.0)
+        spent, done = spent + outcome.seconds, done + cell.cost
         yield outcome
 
 
 def missing_seeds(grid: Grid, cell: Cell, out: Path) -> list[int]:
     finished = finished_seeds(cell_file(out, cell.name), grid.config(cell))
     return [seed for seed in range(grid.seeds) if seed not in finished]
+
+
+def refuse_other(folder: RunFolder, config: Config) -> None:
+    """A run of another budget in the place of this one is neither overwritten nor taken for it."""
+    if not is_same_cell(folder.config().as_dict(), config):
+        raise RunError(f"{folder.path}: is a run of another budget. Choose another --out, or delete it.")
 
 
 def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcome:
@@ -105,7 +116,9 @@ def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcom
     try:
         seeds = missing_seeds(grid, cell, out)
         paths = {seed: folder / f"seed{seed}" for seed in range(grid.seeds)}
-        fresh = [seed for seed in seeds if not (paths[seed] / "checkpoint.safetensors").is_file()]
+        fresh = [seed for seed in seeds if not RunFolder(paths[seed]).checkpoint.is_file()]
+        for seed in set(seeds) - set(fresh):
+            refuse_other(RunFolder.open(paths[seed]), grid.config(cell))
         begun = [seed for seed in seeds if seed not in fresh and not (paths[seed] / "summary.json").is_file()]
         experiment = Experiment.of(grid.config(cell), data_dir) if fresh or begun else None
         for some, resume in ((begun, True), (fresh, False)):
@@ -119,8 +132,3 @@ def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcom
         (folder / "error.txt").write_text(traceback.format_exc())
         return Outcome(cell, time.perf_counter() - began, error=f"{type(error).__name__}: {error}")
     return Outcome(cell, time.perf_counter() - began)
-
-
-def clock(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

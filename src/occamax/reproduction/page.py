@@ -1,14 +1,19 @@
 """What the grid comes to: figures, one table, and a page of it all."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from ..experiment.checkpoint import write_atomic
 from ..experiment.config import LABELS
+from ..experiment.progress import clock
 from .cells import CellResult, read_cells
 from .comparison import Check, Row, checks, compare
 from .figures import TITLES, paper_figures
-from .grid import DATA, METHODS, NETWORKS, clock
+from .grid import DATA, METHODS, NETWORKS
 from .published import COLUMNS, short
 
 HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "pruned": "pruned"}
@@ -24,11 +29,18 @@ def write_results(out: Path) -> list[CellResult]:
     names = []
     for name, figure in paper_figures(results).items():
         names.append(name)
-        figure.savefig(out / "figures" / f"{name}.svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(out / "figures" / f"{name}.png", dpi=130, metadata={"Software": None})
+        write_atomic(out / "figures" / f"{name}.svg", drawn(figure, "svg", metadata={"Date": None, "Creator": None}))
+        write_atomic(out / "figures" / f"{name}.png", drawn(figure, "png", dpi=130, metadata={"Software": None}))
     write_atomic(out / "table.md", table(compare(results)).encode())
     write_atomic(out / "README.md", page(results, names, _notes(out)).encode())
     return results
+
+
+def drawn(figure: Figure, form: str, **options: Any) -> bytes:
+    """The file's bytes; shards that end together write whole files."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, **options)
+    return buffer.getvalue()
 
 
 def _notes(out: Path) -> str:
@@ -113,7 +125,7 @@ def table(rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         data, network, method = row.key
-        entries = [TITLES.get(data, data), TITLES[network], LABELS[method], str(row.seeds)]
+        entries = [TITLES.get(data, data), TITLES.get(network, network), LABELS[method], str(row.seeds)]
         for column in COLUMNS:
             entries += _entries(row, column)
         lines.append(f"| {' | '.join(entries)} |")
