@@ -33,7 +33,7 @@ def sequential(key):
 MAKE = {
     "mlp": (lambda key: networks.MLP((1, 6, 6), 4, (9, 8, 7), key=key), (1, 6, 6)),
     "lenet": (lambda key: networks.LeNet((1, 32, 32), 5, (3, 4, 6), 8, key=key), (1, 32, 32)),
-    "lenet-300-100": (lambda key: networks.LeNet300((1, 6, 6), 4, key=key), (1, 6, 6)),
+    "lenet-300-100": (lambda key: networks.lenet_300_100((1, 6, 6), 4, key=key), (1, 6, 6)),
     "lenet-caffe": (lambda key: networks.LeNetCaffe((1, 28, 28), 4, key=key), (1, 28, 28)),
     "mixer": (lambda key: networks.Mixer((3, 8, 8), 4, 4, 2, 6, 7, 8, key=key), (3, 8, 8)),
     "vit": (lambda key: networks.ViT((1, 8, 8), 4, 4, 2, 3, 12, 9, key=key), (1, 8, 8)),

@@ -38,7 +38,7 @@ NETWORKS: dict[str, NetworkSpec] = {
     "mlp": NetworkSpec(lambda shape, classes, dropout, key: networks.MLP(shape, classes, dropout=dropout, key=key)),
     "lenet": NetworkSpec(_lenet, 32),
     "mixer": NetworkSpec(lambda shape, classes, dropout, key: networks.Mixer(shape, classes, key=key), 32),
-    "lenet-300-100": NetworkSpec(lambda shape, classes, dropout, key: networks.LeNet300(shape, classes, key=key)),
+    "lenet-300-100": NetworkSpec(lambda shape, classes, dropout, key: networks.lenet_300_100(shape, classes, key=key)),
     "lenet-caffe": NetworkSpec(lambda shape, classes, dropout, key: networks.LeNetCaffe(shape, classes, key=key)),
     "vit": NetworkSpec(lambda shape, classes, dropout, key: networks.ViT(shape, classes, dropout=dropout, key=key), 32),
 }

@@ -4,15 +4,15 @@ index type) where that takes fewer bytes. Nothing is ever unpickled."""
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError, safe_open
 
-from ..errors import ExportError
+from ..errors import ExportError, RunError
+from ..experiment.checkpoint import load_arrays, save_arrays, write_atomic
 from . import chain as c
 from .card import Card
 
@@ -92,45 +92,36 @@ def _fetch(place: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def write_safetensors(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
-    structure, arrays = describe(chain, sparse)
-    return safetensors.numpy.save(arrays, {"occamax": card.as_json(), "structure": json.dumps(structure)})
-
-
-def write_npz(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
+def write(path: Path, chain: c.Chain, card: Card, sparse: bool = True) -> None:
+    """A .safetensors or .npz file. Without `sparse` nothing is left out or compressed."""
     structure, arrays = describe(chain, sparse)
     text = {"occamax": card.as_json(), "structure": json.dumps(structure)}
+    if path.suffix == ".safetensors":
+        save_arrays(path, arrays, text)
+        return
+    words = {name: np.frombuffer(value.encode(), np.uint8) for name, value in text.items()}
     buffer = io.BytesIO()
-    (np.savez_compressed if sparse else np.savez)(
-        buffer, allow_pickle=False, **arrays, **{k: np.frombuffer(v.encode(), np.uint8) for k, v in text.items()}
-    )
-    return buffer.getvalue()
+    (np.savez_compressed if sparse else np.savez)(buffer, allow_pickle=False, **arrays, **words)
+    write_atomic(path, buffer.getvalue())
 
 
 def read(path: Path) -> tuple[c.Chain, Card]:
-    """A chain and its card from a .safetensors or .npz file."""
+    """A chain and its card from a .safetensors or .npz file. Both formats notice changed bytes."""
     try:
-        text, arrays = _read_npz(path) if path.suffix == ".npz" else _read_safetensors(path)
+        arrays, text = load_arrays(path) if path.suffix == ".safetensors" else _read_npz(path)
         card = Card.from_json(text["occamax"], str(path))
         return rebuild(json.loads(text["structure"]), arrays), card
-    except (SafetensorError, zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
-        raise ExportError(f"{path}: is no export of occamax, or damaged ({type(error).__name__}: {error})") from error
+    except (zipfile.BadZipFile, zlib.error, RunError, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
+        raise ExportError(f"{path}: is no export of occamax, or damaged ({error})") from error
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    with safe_open(path, "numpy") as file:
-        names = file.keys()
-        return dict(file.metadata() or {}), {name: file.get_tensor(name) for name in names}
-
-
-def _read_npz(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     with zipfile.ZipFile(path) as archive:  # before anything is unpacked
         declared = sum(info.file_size for info in archive.infolist())
         if declared > LARGEST:
             raise ValueError(f"it declares {declared} bytes")
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
-    text = {name: arrays.pop(name).tobytes().decode() for name in ("occamax", "structure")}
-    return text, arrays
+    return arrays, {name: arrays.pop(name).tobytes().decode() for name in ("occamax", "structure")}

@@ -4,6 +4,7 @@ Every stage is an Equinox module that maps one example; a `Chain` of them is an 
 stored as (outputs, inputs). Nothing here knows how the network was trained.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -12,21 +13,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ..networks import cut, halve, highest
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "swish": jax.nn.swish,
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
     "gelu": jax.nn.gelu,
     "sigmoid": jax.nn.sigmoid,
-    "identity": lambda x: x,
 }
+POOLS = {"mean": halve, "max": highest}
 
 
 class Stage(eqx.Module):
     """Base of all stages."""
 
+    @abstractmethod
     def __call__(self, x: Array) -> Array:
-        raise NotImplementedError
+        """One example, or what the stage before made of it."""
 
 
 class Affine(Stage):
@@ -63,9 +67,7 @@ class Pool(Stage):
     kind: str = eqx.field(static=True)
 
     def __call__(self, x):
-        channels, height, width = x.shape
-        squares = x.reshape(channels, height // 2, 2, width // 2, 2)
-        return squares.mean((2, 4)) if self.kind == "mean" else squares.max((2, 4))
+        return POOLS[self.kind](x)
 
 
 class Flatten(Stage):
@@ -88,9 +90,7 @@ class Patches(Stage):
     side: int = eqx.field(static=True)
 
     def __call__(self, x):
-        channels, height, width = x.shape
-        grid = x.reshape(channels, height // self.side, self.side, width // self.side, self.side)
-        return grid.transpose(1, 3, 0, 2, 4).reshape(-1, channels * self.side**2)
+        return cut(x, self.side)
 
 
 class Tokens(Stage):

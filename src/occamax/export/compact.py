@@ -80,7 +80,8 @@ def _consumer(stages: list[Any], i: int) -> int | None:
 
 
 def _is_output(stages: list[Any], i: int, path: str) -> bool:
-    return not path and i == len(stages) - 1
+    """Whether what this stage puts out is what the network puts out, an activation apart."""
+    return not path and all(isinstance(stage, c.Activation) for stage in stages[i + 1 :])
 
 
 def _drop_units(stages: list[Any], i: int, j: int) -> bool:

@@ -162,8 +162,7 @@ def from_mlp(network: eqx.nn.MLP) -> list[c.Stage]:
 
 
 CONVERTERS: dict[type, Callable[[Any], list[c.Stage]]] = {
-    networks.MLP: lambda network: dense(network.layers, "swish"),
-    networks.LeNet300: lambda network: dense(network.layers, "relu"),
+    networks.MLP: lambda network: dense(network.layers, activation_name(network.activation)),
     networks.LeNet: from_lenet,
     networks.LeNetCaffe: from_caffe,
     networks.Mixer: from_mixer,

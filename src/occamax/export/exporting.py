@@ -4,6 +4,7 @@ import gzip
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,12 @@ import numpy as np
 
 from .. import __version__
 from ..errors import ExportError
-from ..experiment import RunFolder, restore
+from ..experiment import NETWORKS, Experiment, RunFolder, restore
 from ..experiment.checkpoint import write_atomic
 from .card import Card
 from .compact import Kept, compact, count, count_nonzero
 from .convert import to_chain
-from .predictor import FORMATS, Predict, chain_predictor, onnx_predictor, write
+from .predictor import FORMATS, Predict, open_export, write
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
 
@@ -45,21 +46,19 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Mea
     folder = RunFolder.open(run)
     experiment, state = restore(folder, data_dir)
     network = experiment.model.bind(state.posterior.point, state.mask)
-    dataset = experiment.dataset
-    prepare = experiment.model.preprocess
-    summary = folder.read_json("summary.json") if (run / "summary.json").is_file() else {}
-    figures = {k: summary[k] for k in ("accuracy", "nll", "ece", "sparsity", "divergence_weight") if k in summary}
-    card = Card(
-        dataset.class_names, dataset.shape, prepare.mean, prepare.std, prepare.pad, __version__,  # pyright: ignore
-        folder.config().as_dict(), figures,
-    )  # fmt: skip
     dense = to_chain(network)
     small, units = compact(dense)
-    pixels, targets = dataset.test.inputs, dataset.test.targets
-    masked = _in_parts(_network_predictor(experiment.model, network), pixels)
-    files = [write(dense, card, form, sparse=False), write(small, card, form)]
-    before, after = (_predictor(data, chain, card, form) for data, chain in zip(files, (dense, small), strict=True))
-    found = _in_parts(after, pixels)
+    card, test = describe_run(folder, experiment), experiment.dataset.test
+    pixels, targets = test.inputs, test.targets
+    with TemporaryDirectory() as place:
+        files = [Path(place) / f"{name}.{form}" for name in ("dense", "small")]
+        write(files[0], dense, card, sparse=False)
+        write(files[1], small, card)
+        contents = [file.read_bytes() for file in files]
+        before, after = (open_export(file)[0] for file in files)  # what is measured is what was read back
+        masked = _in_parts(_network_predictor(experiment.model, network), pixels)
+        found = _in_parts(after, pixels)
+        milliseconds = {batch: latencies(before, after, pixels[:batch]) for batch in (1, 128)}
     difference = float(np.abs(found - masked).max())
     if not difference <= PARITY:
         raise ExportError(
@@ -67,28 +66,44 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Mea
         )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(out, files[1])
+        write_atomic(out, contents[1])
     except OSError as error:
         raise ExportError(f"--out: {out} cannot be written ({error.strerror})") from error
     return Measured(
         (count(dense), count(small)),
         (count_nonzero(dense), count_nonzero(small)),
-        (len(files[0]), len(files[1])),
-        (len(gzip.compress(files[0], 6)), len(gzip.compress(files[1], 6))),
-        {batch: latencies(before, after, pixels[:batch]) for batch in (1, 128)},
+        (len(contents[0]), len(contents[1])),
+        (len(gzip.compress(contents[0], 6)), len(gzip.compress(contents[1], 6))),
+        milliseconds,
         difference,
         (float(np.mean(masked.argmax(1) == targets)), float(np.mean(found.argmax(1) == targets))),
         units,
     )
 
 
+def describe_run(folder: RunFolder, experiment: Experiment) -> Card:
+    """What the file will say of itself."""
+    config, dataset = folder.config(), experiment.dataset
+    prepare = dataset.standardise(NETWORKS[config.network].image_size)
+    is_finished = (folder.path / "summary.json").is_file()
+    summary = folder.read_json("summary.json") if is_finished else {}
+    names = ("accuracy", "nll", "ece", "sparsity", "divergence_weight")
+    figures = {name: summary[name] for name in names if name in summary}
+    return Card(
+        dataset.class_names,
+        dataset.shape,
+        prepare.mean,
+        prepare.std,
+        prepare.pad,
+        __version__,
+        config.as_dict(),
+        figures,
+    )
+
+
 def _network_predictor(model, network) -> Predict:
     predict = jax.jit(lambda pixels: jax.nn.softmax(model.outputs(network, pixels)))
     return lambda pixels: np.asarray(predict(jnp.asarray(pixels)))
-
-
-def _predictor(data: bytes, chain, card: Card, form: str) -> Predict:
-    return onnx_predictor(data, "the export")[0] if form == "onnx" else chain_predictor(chain, card)
 
 
 def _in_parts(predict: Predict, pixels: np.ndarray, size: int = 500) -> np.ndarray:

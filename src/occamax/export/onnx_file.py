@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from ..errors import ExportError
 from . import chain as c
 from .card import Card
 
@@ -108,12 +109,10 @@ def _emit(graph: Graph, stage: Any, x: str) -> str:
             return _tokens(graph, stage, x)
         case c.Attention():
             return _attention(graph, stage, x)
-    raise NotImplementedError(type(stage).__name__)
+    raise ExportError(f"network: a stage {type(stage).__name__} has no form in ONNX")
 
 
 def _activation(graph: Graph, name: str, x: str) -> str:
-    if name == "identity":
-        return x
     if name == "swish":
         return graph.add("Mul", x, graph.add("Sigmoid", x))
     if name == "gelu":

@@ -1,6 +1,7 @@
 """A file that predicts: pixels in, probabilities out, whatever the format."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import Float, UInt8
 
 from ..data import Standardise
 from ..errors import ExportError
+from ..experiment.checkpoint import write_atomic
 from . import arrays_file
 from .card import Card
 from .chain import Chain
@@ -18,15 +20,15 @@ FORMATS = ("onnx", "safetensors", "npz")
 Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
 
 
-def write(chain: Chain, card: Card, form: str, sparse: bool = True) -> bytes:
-    """A chain in one of FORMATS; where the format can, zeros are left out if `sparse`."""
-    if form == "onnx":
-        _need_onnx()
+def write(path: Path, chain: Chain, card: Card, sparse: bool = True) -> None:
+    """A chain in the format that the path ends in; where the format can, zeros are left out if `sparse`."""
+    if path.suffix == ".onnx":
+        _need("onnx")
         from .onnx_file import write_onnx
 
-        return write_onnx(chain, card)
-    writer = arrays_file.write_safetensors if form == "safetensors" else arrays_file.write_npz
-    return writer(chain, card, sparse)
+        write_atomic(path, write_onnx(chain, card))
+    else:
+        arrays_file.write(path, chain, card, sparse)
 
 
 def open_export(path: Path) -> tuple[Predict, Card]:
@@ -36,7 +38,7 @@ def open_export(path: Path) -> tuple[Predict, Card]:
     if path.suffix not in {f".{form}" for form in FORMATS}:
         raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
     if path.suffix == ".onnx":
-        return onnx_predictor(path.read_bytes(), str(path))
+        return onnx_predictor(path)
     chain, card = arrays_file.read(path)
     return chain_predictor(chain, card), card
 
@@ -48,24 +50,21 @@ def chain_predictor(chain: Chain, card: Card) -> Predict:
     return lambda pixels: np.asarray(predict(pixels))
 
 
-def onnx_predictor(data: bytes, source: str) -> tuple[Predict, Card]:
-    _need_onnx()  # the writer is not needed to run a file, but one extra installs both
+def onnx_predictor(path: Path) -> tuple[Predict, Card]:
+    _need("onnxruntime")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1  # one core: what the latency is stated for
     try:
-        session: Any = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
-        raise ExportError(f"{source}: onnxruntime cannot load it ({str(error).splitlines()[0]})") from error
-    card = Card.from_json(session.get_modelmeta().custom_metadata_map.get("occamax", ""), source)
+        raise ExportError(f"{path}: onnxruntime cannot load it ({str(error).splitlines()[0]})") from error
+    card = Card.from_json(session.get_modelmeta().custom_metadata_map.get("occamax", ""), str(path))
     return lambda pixels: session.run(None, {"pixels": pixels})[0], card
 
 
-def _need_onnx() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ExportError(f"{error.name} is not installed; add it with: pip install 'occamax[onnx]'") from error
+def _need(package: str) -> None:
+    if find_spec(package) is None:
+        raise ExportError(f"{package} is not installed; add it with: pip install 'occamax[onnx]'")

@@ -8,7 +8,9 @@ from itertools import islice
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from .card import Card
 from .predictor import Predict
@@ -51,9 +53,9 @@ def print_answers(found: Iterable[Answer], json_lines: bool) -> int:
         if json_lines:
             print(json.dumps({name: value for name, value in asdict(answer).items() if value is not None}))
         elif answer.error is not None:
-            table.add_row(answer.image, f"[red]{answer.error}[/red]", "", "")
+            table.add_row(escape(answer.image), Text(answer.error, "red"), "", "")
         else:
-            table.add_row(answer.image, answer.label, f"{answer.probability:.3f}", f"{answer.uncertainty:.3f}")
+            table.add_row(escape(answer.image), answer.label, f"{answer.probability:.3f}", f"{answer.uncertainty:.3f}")
     if not json_lines:
         Console(highlight=False).print(table)
     return failed

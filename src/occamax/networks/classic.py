@@ -12,17 +12,9 @@ from ._parts import convolve, highest
 from .mlp import MLP
 
 
-class LeNet300(MLP):
+def lenet_300_100(input_shape: Sequence[int], classes: int, *, key: PRNGKeyArray) -> MLP:
     """784-300-100-10: 266,610 weights on MNIST."""
-
-    def __init__(self, input_shape: Sequence[int], classes: int, *, key: PRNGKeyArray):
-        super().__init__(input_shape, classes, (300, 100), key=key)
-
-    def __call__(self, image: Float[Array, "..."], key: PRNGKeyArray | None = None) -> Float[Array, "classes"]:
-        x = image.ravel()
-        for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
-        return self.layers[-1](x)
+    return MLP(input_shape, classes, (300, 100), activation=jax.nn.relu, key=key)
 
 
 class LeNetCaffe(eqx.Module):

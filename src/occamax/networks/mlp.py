@@ -1,7 +1,7 @@
-"""Multi-layer perceptron: five hidden layers of 400, swish."""
+"""Multi-layer perceptron: the paper's has five hidden layers of 400, swish."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from ._parts import split_or_none
 class MLP(eqx.Module):
     layers: tuple[eqx.nn.Linear, ...]
     dropout: eqx.nn.Dropout
+    activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -20,6 +21,7 @@ class MLP(eqx.Module):
         classes: int,
         hidden: Sequence[int] = (400,) * 5,
         dropout: float = 0.0,
+        activation: Callable[[Array], Array] = jax.nn.swish,
         *,
         key: PRNGKeyArray,
     ):
@@ -28,9 +30,10 @@ class MLP(eqx.Module):
         pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
         self.layers = tuple(eqx.nn.Linear(inputs, outputs, key=k) for inputs, outputs, k in pairs)
         self.dropout = eqx.nn.Dropout(dropout)
+        self.activation = activation
 
     def __call__(self, image: Float[Array, "..."], key: PRNGKeyArray | None = None) -> Float[Array, "classes"]:
         x = image.ravel()
         for layer, k in zip(self.layers[:-1], split_or_none(key, len(self.layers) - 1), strict=True):
-            x = self.dropout(jax.nn.swish(layer(x)), key=k)
+            x = self.dropout(self.activation(layer(x)), key=k)
         return self.layers[-1](x)
