@@ -17,7 +17,6 @@ from occamax.data import Dataset
 from occamax.estimators import Estimator
 from occamax.experiment.config import METHODS, NETWORKS
 from occamax.experiment.program import Program, on_device
-from occamax.model import Model
 from occamax.training import Budget
 
 AUTHORS = Path(__file__).parent / "authors"  # pip install --no-deps --target benchmarks/authors bmr4pml==0.1.0
@@ -38,11 +37,6 @@ class Contender:
     program: Program | None = None  # of ours: for reductions, evaluations and the compiled text
 
 
-def image_shape(dataset: Dataset, network: str) -> tuple[int, ...]:
-    size = NETWORKS[network].image_size
-    return dataset.shape if size is None else (dataset.shape[0], size, size)
-
-
 def ours(
     dataset: Dataset,
     network: str,
@@ -55,8 +49,7 @@ def ours(
     chosen, spec = METHODS[method](), NETWORKS[network]
     if estimator is not None:
         chosen = replace(chosen, estimator=estimator)
-    module = spec.build(image_shape(dataset, network), dataset.classes, chosen.dropout, jax.random.key(0))
-    model = Model(module, chosen.prior, preprocess=dataset.standardise(spec.image_size), compute_type=compute_type)
+    model = spec.model(dataset, chosen, compute_type)
     program = Program(model, chosen, Budget(50, steps, BATCH), tuple(range(seeds)))
     data = on_device(dataset.train)
     name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_type == jnp.float32 else " bfloat16")
@@ -94,11 +87,8 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
     from occamax.layout import Layout
 
     spec = NETWORKS[network]
-    shape = image_shape(dataset, network)
-    if plain and network == "lenet":
-        module: Any = PlainLeNet(dataset.classes, jax.random.key(0))
-    else:
-        module = spec.build(shape, dataset.classes, 0.0, jax.random.key(0))
+    use_plain = plain and network == "lenet"
+    module: Any = PlainLeNet(dataset.classes, jax.random.key(0)) if use_plain else spec.module(dataset)
     layout, prepare = Layout.of(module), dataset.standardise(spec.image_size)
     inputs, targets = on_device(dataset.train)
     count = len(inputs)
@@ -126,7 +116,7 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
 
     first = svi.init(jax.random.key(0), jax.vmap(prepare)(inputs[:BATCH]), targets[:BATCH])
     loop = jax.jit(lambda carry: lax.scan(step, carry, length=steps)[0])
-    suffix = ", plain convolution" if plain and network == "lenet" else ""
+    suffix = ", plain convolution" if use_plain else ""
     return Contender(f"NumPyro SVI AutoNormal{suffix}", loop, (first, jax.random.key(1)), steps)
 
 
@@ -138,7 +128,7 @@ def authors_model(dataset: Dataset, network: str) -> tuple[Any, Any, jax.Array, 
     from bmr4pml.nn import MLP, LeNet  # pyright: ignore[reportMissingImports]
     from numpyro.infer import SVI
 
-    shape = image_shape(dataset, network)
+    shape = NETWORKS[network].shape(dataset)
     if network == "mlp":
         module = MLP(int(np.prod(shape)), dataset.classes, 400, 5, activation=jax.nn.swish, key=jax.random.PRNGKey(0))
     else:

@@ -12,15 +12,13 @@ import json
 import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import occamax as ox
-from occamax.experiment.config import METHODS, NETWORKS
+from occamax.experiment.config import METHODS, NETWORKS, PRECISIONS
 from occamax.experiment.loop import epochs as run_epochs
 from occamax.experiment.program import Program, on_device
-from occamax.methods import BMR, MAP, Method, PaperBMR, VarianceScaled
+from occamax.methods import MAP, Method, PaperBMR, VarianceScaled
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Reduction
 from occamax.schedules import Constant, Cosine, Ramp
@@ -64,8 +62,6 @@ VARIANTS: dict[str, Method] = {
     "ramp .1 to 1": cold(divergence_weight=Ramp(0.1, 1.0, 0.5, 0.8)),
     "ramp .1 to 1, evidence 1": cold(divergence_weight=Ramp(0.1, 1.0, 0.5, 0.8), evidence=1.0),
     "ramp .1 to .3, evidence 1": cold(divergence_weight=Ramp(0.1, 0.3, 0.5, 0.8), evidence=1.0),
-    "interim": BMR(),
-    "interim every": cold(begin=0.06, end=1.0),
     "first at half": cold(begin=0.5, end=0.9, evidence=1.0),
     "rate 5e-3": cold(evidence=1.0, learning_rate=Cosine(5e-3)),
 }
@@ -108,12 +104,7 @@ def main() -> None:
 
 def measure(dataset: ox.Dataset, network: str, name: str, options: argparse.Namespace) -> dict:
     method = VARIANTS[name] if name in VARIANTS else METHODS[name]()
-    spec = NETWORKS[network]
-    size = spec.image_size
-    shape = dataset.shape if size is None else (dataset.shape[0], size, size)
-    module = spec.build(shape, dataset.classes, method.dropout, jax.random.key(0))
-    compute_type = jnp.dtype(options.precision)
-    model = ox.Model(module, method.prior, preprocess=dataset.standardise(size), compute_type=compute_type)
+    model = NETWORKS[network].model(dataset, method, PRECISIONS[options.precision])
     program = Program(model, method, ox.Budget(options.epochs, options.steps, 128), tuple(range(options.seeds)))
     began = time.perf_counter()
     last, curve = None, []

@@ -230,3 +230,21 @@ def test_padding_adds_black_before_standardising():
 
 def test_cifar100_has_a_hundred_names():
     assert len(set(SOURCES["cifar100"].class_names)) == 100
+
+
+def test_held_out_examples_are_training_examples_and_no_others():
+    whole = load_data("fashion_mini")
+    split = whole.hold_out(1000, seed=3)
+    assert (len(split.train), len(split.test)) == (len(whole.train) - 1000, 1000)
+    rows = lambda part: {image.tobytes() for image in part.inputs}  # noqa: E731
+    assert not rows(split.train) & rows(split.test)
+    assert rows(split.train) | rows(split.test) == rows(whole.train)
+    assert np.array_equal(whole.hold_out(1000, seed=3).test.targets, split.test.targets)
+    few = whole.first(10)
+    assert np.array_equal(few.train.inputs, whole.train.inputs[:10])
+    assert few.test is whole.test
+    for bad in (0, len(whole.train) + 1):
+        with pytest.raises(ArgumentError, match="count"):
+            whole.first(bad)
+        with pytest.raises(ArgumentError, match="count"):
+            whole.hold_out(bad)

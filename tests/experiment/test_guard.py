@@ -14,7 +14,7 @@ from occamax.experiment import Config, Experiment, RunFolder, train
 from occamax.experiment.guard import Guard
 from occamax.experiment.loop import epochs
 from occamax.experiment.program import Program
-from occamax.reduction import Between, Reduction
+from occamax.reduction import Between, Reduction, TargetSparsity
 from occamax.reduction.criteria import Criterion, Decision
 
 from ..toys import Tiny, tiny_data
@@ -22,7 +22,7 @@ from ..toys import Tiny, tiny_data
 
 @dataclass(frozen=True)
 class Planted(Criterion):
-    """Removes everything at the given share of the run, nothing at other times; of odd seeds only, if asked."""
+    """Removes everything at the given share of the run, nothing at other times."""
 
     at: float
 
@@ -57,6 +57,34 @@ def test_a_planted_ruin_is_undone_and_the_network_recovers(seeds):
     assert np.mean([line["accuracy"] for line in ruined[-1][1]]) < 0.7
 
 
+def test_seeds_are_undone_and_held_back_apart(monkeypatch):
+    """The guard is told to undo the first seed's first reduction only: that seed sits the next one out."""
+
+    class Scripted(Guard):
+        def judge(self, fits, reduced):
+            first_time = reduced.all() and not self.held.any() and not hasattr(self, "done")
+            self.held = np.array([first_time, False])
+            if first_time:
+                self.done = True
+            self.fits = fits
+            return self.held
+
+    monkeypatch.setattr("occamax.experiment.loop.Guard", Scripted)
+    method = ox.BMR(reduction=Reduction(TargetSparsity(0.5, reach=0.5), Between(), tolerance=0.1))
+    program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(4, 5, 16), (0, 1))
+    x, y = (jnp.asarray(part) for part in tiny_data())
+    kept, recorded = [], []
+    for epoch in epochs(program, program.start(), (x, y), None):
+        kept.append(np.asarray(epoch.state.mask).sum(1).tolist())
+        recorded.append(None if epoch.record is None else np.asarray(epoch.record.mask).sum(1).tolist())
+    everything = program.model.layout.size
+    assert kept[0] == [everything, everything]
+    assert kept[1][0] == everything > kept[1][1]  # undone for the first, not for the second
+    assert kept[2][0] == everything > kept[2][1]  # held back
+    assert recorded[2] == kept[2]
+    assert kept[3][0] < everything
+
+
 def test_only_the_seed_that_suffers_is_undone():
     guard = Guard(0.1, baseline=2.0, seeds=3)
     yes = np.ones(3, bool)
@@ -78,7 +106,7 @@ def test_the_guard_remembers_by_the_metrics_alone():
 def test_an_undone_reduction_is_written_down(tmp_path, capsys):
     config = Config("fashion_mini", "lenet", "bmr", epochs=4, steps=20, batch=32, samples=2)
     experiment = Experiment.of(config)
-    reduction = Reduction(Planted(0.5), Between(), keep_output=False, tolerance=1e-6)
+    reduction = Reduction(Planted(0.5), Between(), keep_output=False, tolerance=0.05)
     experiment = replace(experiment, method=replace(experiment.method, reduction=reduction))
     summary = train(experiment, [tmp_path / "run"], [0])[0]
     folder = RunFolder.open(tmp_path / "run")

@@ -27,6 +27,20 @@ class NetworkSpec:
     build: Callable[[tuple[int, ...], int, float, PRNGKeyArray], eqx.Module]
     image_size: int | None = None
 
+    def shape(self, dataset: Dataset) -> tuple[int, ...]:
+        """Of the images it sees."""
+        return dataset.shape if self.image_size is None else (dataset.shape[0], self.image_size, self.image_size)
+
+    def module(self, dataset: Dataset, dropout: float = 0.0) -> Any:
+        """The network for a data set. Its weights are a template; those that are trained come from the method."""
+        return self.build(self.shape(dataset), dataset.classes, dropout, jax.random.key(0))
+
+    def model(self, dataset: Dataset, method: Method, compute_type: Any = jnp.float32) -> Model:
+        """The Bayesian network for a data set and a method."""
+        prepare = dataset.standardise(self.image_size)
+        module = self.module(dataset, method.dropout)
+        return Model(module, method.prior, preprocess=prepare, compute_type=compute_type)
+
 
 def _lenet(shape, classes, dropout, key):
     wide = shape[0] == 3  # the paper widens it for colour
@@ -88,10 +102,9 @@ class Config:
         choose("precision", self.precision, PRECISIONS)
         _ = self.budget
         _ = self.chosen_method()
-        for name, least in (("seed", 0), ("samples", 1), ("curve_samples", 1)):
+        numbers = {"seed": 0, "samples": 1} | ({} if self.curve_samples is None else {"curve_samples": 1})
+        for name, least in numbers.items():
             value = getattr(self, name)
-            if name == "curve_samples" and value is None:
-                continue
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
 
@@ -135,12 +148,6 @@ class Experiment:
     @staticmethod
     def of(config: Config, data_dir: Path | None = None) -> "Experiment":
         dataset = load(SOURCES[config.data], data_dir)
-        spec, method = NETWORKS[config.network], config.chosen_method()
-        size = spec.image_size
-        shape = dataset.shape if size is None else (dataset.shape[0], size, size)
-        network = spec.build(
-            shape, dataset.classes, method.dropout, jax.random.key(0)
-        )  # a template; weights come later
-        compute_type = PRECISIONS[config.precision]
-        model = Model(network, method.prior, preprocess=dataset.standardise(size), compute_type=compute_type)
+        method = config.chosen_method()
+        model = NETWORKS[config.network].model(dataset, method, PRECISIONS[config.precision])
         return Experiment(config, dataset, model, method)

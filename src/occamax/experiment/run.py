@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def train(
 ) -> list[dict[str, Any]]:
     """Trains one run a seed, all seeds in one program, each in its own folder. Returns their summaries."""
     config = experiment.config
-    configs = [Config(**{**config.as_dict(), "seed": seed}) for seed in seeds]
+    configs = [replace(config, seed=seed) for seed in seeds]
     pairs = list(zip(paths, configs, strict=True))
     if resume:
         folders = [_reopen(path, own) for path, own in pairs]
