@@ -137,7 +137,7 @@ class RunFolder:
         self.append("reductions.jsonl", {"epoch": epoch, "undone": undone, "layers": layers})
         arrays = {
             "mask": np.packbits(mask),
-            "delta_f": delta_f[before].astype(np.float32),
+            "delta_f": delta_f[before].clip(-6e4, 6e4).astype(np.float16),
             "before": np.packbits(before),
         }
         save_arrays(self.path / "reductions" / f"epoch-{epoch:04d}.safetensors", arrays, {"weights": str(mask.size)})

@@ -89,20 +89,32 @@ def _reopen(path: Path, config: Config) -> RunFolder:
 
 
 class Writer:
-    """Writes epochs to the run folders in the background; an error comes out at the next write, or at the end."""
+    """Writes epochs to the run folders in the background; an error comes out at the next write, or at the end.
+
+    Metrics are written every epoch. A checkpoint is written when the time since the last is so long that checkpoints
+    take at most `SHARE` of it, and after the last epoch: the first costs what it costs, later ones wait accordingly.
+    """
+
+    SHARE = 0.02
 
     def __init__(self, folders: list[RunFolder], program: Program, state: State):
         self.folders, self.program = folders, program
+        self.saved, self.cost = time.perf_counter(), 0.0  # when the last checkpoint was begun, and the seconds it took
         self.masks = [np.asarray(program.of_seed(state.mask, i)) for i in range(len(folders))]
         self.pool = ThreadPoolExecutor(max_workers=1)
         self.pending: Future | None = None
 
     def write(self, epoch: Epoch) -> None:
         self._wait()
-        arrays, record = state_arrays(epoch.state), jax.device_get(epoch.record)  # before the next epoch donates them
-        self.pending = self.pool.submit(self._write, epoch, arrays, record)
+        began = time.perf_counter()
+        is_due = self.SHARE * (began - self.saved) >= self.cost or epoch.number == self.program.budget.epochs
+        # before the next epoch donates them
+        arrays, record = state_arrays(epoch.state) if is_due else None, jax.device_get(epoch.record)
+        self.pending = self.pool.submit(self._write, epoch, arrays, record, began)
 
-    def _write(self, epoch: Epoch, arrays: dict[str, np.ndarray], record: Record | None) -> None:
+    def _write(
+        self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float
+    ) -> None:
         for i, folder in enumerate(self.folders):
             if record is not None:
                 own = self.program.of_seed(record, i)
@@ -110,7 +122,11 @@ class Writer:
                 folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number, undone)
                 self.masks[i] = self.masks[i] if undone else own.mask
             folder.append("metrics.jsonl", epoch.metrics[i])
-            folder.save_state({name: self.program.of_seed(array, i) for name, array in arrays.items()}, epoch.number)
+            if arrays is not None:
+                own_arrays = {name: self.program.of_seed(array, i) for name, array in arrays.items()}
+                folder.save_state(own_arrays, epoch.number)
+        if arrays is not None:
+            self.saved, self.cost = began, time.perf_counter() - began
 
     def _wait(self) -> None:
         if self.pending is not None:

@@ -56,21 +56,29 @@ def is_same_cell(values: dict[str, Any], config: Config) -> bool:
 
 
 def write_cell(path: Path, runs: Sequence[Path]) -> None:
+    """Writes the runs' figures. Other seeds that the file already holds of the same cell stay in it: seeds may be
+    trained at different times, on machines that do not see each other's runs."""
     folders = [RunFolder.open(run) for run in runs]
-    configs = [folder.config() for folder in folders]
+    config = folders[0].config()
+    kept = _read(path) if finished_seeds(path, config) else {"seeds": [], "metrics": [], "summaries": []}
+    figures = dict(zip(kept["seeds"], zip(kept["metrics"], kept["summaries"], strict=True), strict=True))
+    for folder in folders:
+        figures[folder.config().seed] = (_columns(folder.metrics()), folder.read_json("summary.json"))
+    seeds = sorted(figures)
     weights = folders[0].weights()
+    is_first = config.seed == seeds[0]  # the spread and the picture are the first seed's
     values = {
         "format": FORMAT,
-        "config": configs[0].as_dict(),
-        "seeds": [config.seed for config in configs],
-        "metrics": [_columns(folder.metrics()) for folder in folders],
-        "summaries": [folder.read_json("summary.json") for folder in folders],
-        "quantiles": {name: _quantiles(matrix) for name, matrix in weights.items()},
+        "config": config.as_dict() if is_first else kept["config"],
+        "seeds": seeds,
+        "metrics": [figures[seed][0] for seed in seeds],
+        "summaries": [figures[seed][1] for seed in seeds],
+        "quantiles": {n: _quantiles(matrix) for n, matrix in weights.items()} if is_first else kept["quantiles"],
     }
     values["commit"] = values["summaries"][0].get("commit")
     path.parent.mkdir(parents=True, exist_ok=True)
     first = next(iter(weights.values()))
-    if configs[0].network in ("mlp", "lenet") and first.size <= LARGEST_PICTURE:
+    if is_first and config.network in ("mlp", "lenet") and first.size <= LARGEST_PICTURE:
         save_arrays(path.with_suffix(".safetensors"), {"first_layer": first.astype(np.float16)}, {})
     write_atomic(path, (json.dumps(values) + "\n").encode())
 
