@@ -21,7 +21,7 @@ from occamax.experiment.program import Program, on_device
 from occamax.methods import MAP, Method, PaperBMR, VarianceScaled
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Reduction
-from occamax.schedules import Constant, Cosine, Ramp
+from occamax.schedules import Constant, Cosine, Ramp, Schedule
 
 
 def scaled(**changes) -> Method:
@@ -31,9 +31,32 @@ def scaled(**changes) -> Method:
     )
 
 
-def cold(weight=0.1, begin=0.1, end=0.8, evidence=None, **changes) -> Method:
-    reduction = Reduction(schedule=Between(begin, end), evidence_weight=evidence)
-    return scaled(**{"divergence_weight": Constant(weight), "reduction": reduction, **changes})
+def cold(
+    weight: Schedule | float = 0.1,
+    begin: float = 0.1,
+    end: float = 0.8,
+    evidence: Schedule | float | None = None,
+    limit: float | None = None,
+    tolerance: float | None = None,
+    **changes,
+) -> Method:
+    """A tempered posterior. `evidence`: the weight that ΔF is taken at, a number or a schedule."""
+    kept = evidence if evidence is None or isinstance(evidence, Schedule) else Constant(evidence)
+    reduction = Reduction(schedule=Between(begin, end), evidence_weight=kept, limit=limit, tolerance=tolerance)
+    weights = weight if isinstance(weight, Schedule) else Constant(weight)
+    return scaled(**{"divergence_weight": weights, "reduction": reduction, **changes})
+
+
+def eased(
+    weight: Schedule | float = 0.1,
+    first: float = 0.1,
+    last: float = 1.0,
+    limit: float | None = 0.3,
+    tolerance: float | None = 0.05,
+    **changes,
+) -> Method:
+    """`cold`, with the evidence asked for eased in, few weights at a time, and the guard."""
+    return cold(weight, evidence=Ramp(first, last, 0.1, 0.7), limit=limit, tolerance=tolerance, **changes)
 
 
 VARIANTS: dict[str, Method] = {
@@ -42,28 +65,35 @@ VARIANTS: dict[str, Method] = {
     "map, scaled, no dropout": MAP(
         first_means=VarianceScaled(), learning_rate=Cosine(1e-3), prior=Flat(gain_center=1.0), dropout=0.0
     ),
+    "map, scaled, faster": MAP(first_means=VarianceScaled(), learning_rate=Cosine(5e-3), prior=Flat(gain_center=1.0)),
     "paper": PaperBMR(),
     "scaled": scaled(),
     "cold .1": cold(),
-    "cold .1, evidence 1": cold(evidence=1.0),
-    "cold .1, evidence .5": cold(evidence=0.5),
-    "cold .1, evidence .3": cold(evidence=0.3),
     "cold .3": cold(0.3),
-    "cold .3, evidence 1": cold(0.3, evidence=1.0),
+    "cold .03": cold(0.03),
     "cold .1, fan-in": cold(prior=FanIn()),
+    "cold .1, evidence 1": cold(evidence=1.0),
+    "cold .1, evidence .3": cold(evidence=0.3),
     "cold .1, fan-in, evidence 1": cold(prior=FanIn(), evidence=1.0),
     "cold .1, fan-in, evidence .3": cold(prior=FanIn(), evidence=0.3),
-    "cold .03, fan-in, evidence 1": cold(0.03, prior=FanIn(), evidence=1.0),
-    "cold .3, fan-in, evidence 1": cold(0.3, prior=FanIn(), evidence=1.0),
-    "cold 1, fan-in": cold(1.0, prior=FanIn()),
-    "warming, fan-in, evidence 1": cold(prior=FanIn(), evidence=1.0, divergence_weight=Ramp(0.1, 1.0, 0.5, 0.8)),
-    "warming to .3, fan-in, evidence 1": cold(prior=FanIn(), evidence=1.0, divergence_weight=Ramp(0.1, 0.3, 0.4, 0.8)),
-    "cold .03, evidence 1": cold(0.03, evidence=1.0),
-    "ramp .1 to 1": cold(divergence_weight=Ramp(0.1, 1.0, 0.5, 0.8)),
-    "ramp .1 to 1, evidence 1": cold(divergence_weight=Ramp(0.1, 1.0, 0.5, 0.8), evidence=1.0),
-    "ramp .1 to .3, evidence 1": cold(divergence_weight=Ramp(0.1, 0.3, 0.5, 0.8), evidence=1.0),
+    "cold .1, eased": eased(),
+    "cold .1, fan-in, eased": eased(prior=FanIn()),
+    "cold .03, eased": eased(0.03, first=0.03),
+    "cold .03, fan-in, eased": eased(0.03, first=0.03, prior=FanIn()),
+    "cold .3, eased": eased(0.3, first=0.3),
+    "cold .3, fan-in, eased": eased(0.3, first=0.3, prior=FanIn()),
+    "cold .1, eased to 3": eased(last=3.0),
+    "cold .1, fan-in, eased to 3": eased(last=3.0, prior=FanIn()),
+    "warming to .3, eased": eased(Ramp(0.1, 0.3, 0.4, 0.8)),
+    "warming to .3, fan-in, eased": eased(Ramp(0.1, 0.3, 0.4, 0.8), prior=FanIn()),
+    "warming to 1, eased": eased(Ramp(0.1, 1.0, 0.4, 0.8)),
+    "warming to 1, fan-in, eased": eased(Ramp(0.1, 1.0, 0.4, 0.8), prior=FanIn()),
+    "cold .1, wide fan-in, eased": eased(prior=FanIn(gain=4.0)),
+    "cold .1, eased, rate 5e-3": eased(learning_rate=Cosine(5e-3)),
+    "cold .1, eased, rate 2e-2": eased(learning_rate=Cosine(2e-2)),
+    "cold .1, eased, no guard": eased(tolerance=None),
+    "cold .1, eased, no limit": eased(limit=None),
     "first at half": cold(begin=0.5, end=0.9, evidence=1.0),
-    "rate 5e-3": cold(evidence=1.0, learning_rate=Cosine(5e-3)),
 }
 
 
@@ -77,6 +107,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--images", type=int, help="train on that many images only")
+    parser.add_argument("--samples", type=int, default=100, help="draws in the last evaluation")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--out", type=Path)
@@ -107,11 +138,12 @@ def measure(dataset: ox.Dataset, network: str, name: str, options: argparse.Name
     model = NETWORKS[network].model(dataset, method, PRECISIONS[options.precision])
     program = Program(model, method, ox.Budget(options.epochs, options.steps, 128), tuple(range(options.seeds)))
     began = time.perf_counter()
-    last, curve = None, []
+    last, curve, undone = None, [], []
     for epoch in run_epochs(
-        program, program.start(), on_device(dataset.train), on_device(dataset.test), curve_samples=2
+        program, program.start(), on_device(dataset.train), on_device(dataset.test), 0, options.samples, 2
     ):
         last = epoch
+        undone.append(sum(epoch.undone))
         curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in ("accuracy", "sparsity")])
     assert last is not None
     figures = {
@@ -123,6 +155,7 @@ def measure(dataset: ox.Dataset, network: str, name: str, options: argparse.Name
         "epochs": options.epochs,
         "steps": options.steps,
         "seeds": options.seeds,
+        "undone": sum(undone),
         "curve": curve[::every],
         "seconds": round(time.perf_counter() - began),
     }

@@ -66,7 +66,6 @@ def test_seeds_are_undone_and_held_back_apart(monkeypatch):
             self.held = np.array([first_time, False])
             if first_time:
                 self.done = True
-            self.fits = fits
             return self.held
 
     monkeypatch.setattr("occamax.experiment.loop.Guard", Scripted)
@@ -92,14 +91,23 @@ def test_only_the_seed_that_suffers_is_undone():
     undone = guard.judge(np.array([1.09, 1.11, 4.0]), yes)
     # a tenth of the one nat gained may be lost; the third never beat the baseline, there is nothing to lose
     assert undone.tolist() == [False, True, False]
-    assert guard.fits.tolist() == [1.09, 1.0, 4.0]
+    assert guard.best.tolist() == [1.0, 1.0, 3.0]
     assert guard.held.tolist() == [False, True, False]
     assert not guard.judge(np.array([1.0, 1.5, 1.0]), np.array([True, False, True])).any()  # not reduced, not judged
 
 
+def test_a_slow_ruin_is_noticed():
+    """Each reduction costs less than is tolerated; together they do not."""
+    guard = Guard(0.1, baseline=2.0, seeds=1)
+    guard.judge(np.array([1.0]), np.array([False]))
+    undone = [guard.judge(np.array([fit]), np.array([True]))[0] for fit in (1.04, 1.08, 1.12, 0.9)]
+    assert undone == [False, False, True, False]
+
+
 def test_the_guard_remembers_by_the_metrics_alone():
-    guard = Guard(0.1, 2.0, 2, [{"fit": 0.5, "undone": True}, {"fit": 0.7, "undone": False}])
-    assert guard.fits.tolist() == [0.5, 0.7]
+    line = {"fit": 0.5, "undone": False}
+    guard = Guard(0.1, 2.0, 2, [[line, {"fit": 0.8, "undone": True}], [{"fit": 0.9, "undone": True}, line]])
+    assert guard.best.tolist() == [0.5, 0.5]
     assert guard.held.tolist() == [True, False]
 
 

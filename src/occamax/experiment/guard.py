@@ -7,17 +7,23 @@ import numpy as np
 
 
 class Guard:
-    """Compares the fit (nats an example, over the last quarter of an epoch) before and after a reduction.
+    """Compares the fit (nats an example, over the last quarter of an epoch) after a reduction with the best so far.
 
-    All it knows is in the metrics of the last epoch, so a resumed run judges as an uninterrupted one does.
+    The best, not the last: a network may also be ruined slowly, by reductions each of which costs little.
+    All it knows is in the metrics, so a resumed run judges as an uninterrupted one does.
     """
 
     def __init__(
-        self, tolerance: float | None, baseline: float, seeds: int, last: Sequence[dict[str, Any]] | None = None
+        self,
+        tolerance: float | None,
+        baseline: float,
+        seeds: int,
+        history: Sequence[Sequence[dict[str, Any]]] | None = None,
     ):
         self.tolerance, self.baseline = tolerance, baseline
-        self.fits = np.full(seeds, np.inf) if last is None else np.array([line.get("fit", np.inf) for line in last])
-        self.held = np.zeros(seeds, bool) if last is None else np.array([line.get("undone", False) for line in last])
+        history = history or [[] for _ in range(seeds)]
+        self.best = np.array([min([line.get("fit", np.inf) for line in lines], default=np.inf) for lines in history])
+        self.held = np.array([bool(lines) and lines[-1].get("undone", False) for lines in history])
 
     @property
     def is_on(self) -> bool:
@@ -27,9 +33,9 @@ class Guard:
         """Which seeds' reductions are to be undone. Seeds not `reduced` in this epoch only update what is known."""
         undone = np.zeros(len(fits), bool)
         if self.tolerance is not None:
-            gained = np.maximum(self.baseline - self.fits, 0.0)
+            gained = np.maximum(self.baseline - self.best, 0.0)
             with np.errstate(invalid="ignore"):  # no fit is known before the first epoch
-                undone = reduced & (fits - self.fits > self.tolerance * gained) & (gained > 0)
-        self.fits = np.where(undone, self.fits, fits)
+                undone = reduced & (fits - self.best > self.tolerance * gained) & (gained > 0)
+        self.best = np.minimum(self.best, fits)
         self.held = undone
         return undone

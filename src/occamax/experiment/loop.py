@@ -1,7 +1,7 @@
 """The one visible loop: reduce → train → evaluate, epoch by epoch."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,13 @@ def epochs(
     first: int = 0,
     samples: int = 100,
     curve_samples: int | None = None,
-    last: list[dict[str, Any]] | None = None,
+    history: Sequence[Sequence[dict[str, Any]]] | None = None,
 ) -> Iterator[Epoch]:
     """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
-    `samples` draws, those before it `curve_samples`, as many unless given. `last`: the metrics of epoch `first`."""
+    `samples` draws, those before it `curve_samples`, as many unless given. `history`: each seed's metrics so far."""
     reduction, budget = program.method.reduction, program.budget
     tolerance = None if reduction is None else reduction.tolerance
-    guard = Guard(tolerance, program.model.likelihood.baseline(np.asarray(train[1])), len(program.seeds), last)
+    guard = Guard(tolerance, program.model.likelihood.baseline(np.asarray(train[1])), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
         record, before = None, None
@@ -64,7 +64,7 @@ def epochs(
         if before is not None and undone.any():
             state = program.choose(undone, before._replace(step=state.step), state)
         figures: list[dict[str, Any]] = [
-            {"neg_elbo": float(line.mean()), "fit": float(guard.fits[i]), "sparsity": _sparsity(program, state, i)}
+            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), "sparsity": _sparsity(program, state, i)}
             for i, line in enumerate(neg_elbo)
         ]
         if guard.is_on:

@@ -41,9 +41,9 @@ def train(
     rates = []
     with Progress(experiment, len(seeds), first) as progress:
         try:
-            last = [folder.metrics()[-1] for folder in folders] if first else None
+            history = [folder.metrics() for folder in folders]
             draws = config.samples, config.curve_samples
-            for epoch in epochs(program, state, train_data, test_data, first, *draws, last):
+            for epoch in epochs(program, state, train_data, test_data, first, *draws, history):
                 writer.write(epoch)
                 state = epoch.state
                 rates.append(config.steps / epoch.train_seconds)
@@ -112,9 +112,7 @@ class Writer:
         arrays, record = state_arrays(epoch.state) if is_due else None, jax.device_get(epoch.record)
         self.pending = self.pool.submit(self._write, epoch, arrays, record, began)
 
-    def _write(
-        self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float
-    ) -> None:
+    def _write(self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float) -> None:
         for i, folder in enumerate(self.folders):
             if record is not None:
                 own = self.program.of_seed(record, i)

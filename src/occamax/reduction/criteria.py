@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..layout import Layout
@@ -158,7 +158,12 @@ class TargetSparsity(Criterion):
 
 def _drop_lowest(score: Array, counted: Array, share: Float[Array, ""] | float) -> tuple[Array, Array]:
     """Keeps all but the lowest `share` of what is counted; also the lowest score kept."""
-    count = jnp.round(share * jnp.sum(counted)).astype(jnp.int32)
+    drop = lowest(score, jnp.round(share * jnp.sum(counted)).astype(jnp.int32))
+    return ~drop, jnp.min(jnp.where(drop, jnp.inf, score))
+
+
+def lowest(score: Float[Array, "n"], count: Int[Array, ""]) -> Bool[Array, "n"]:
+    """The `count` lowest scores, ties in the order of the vector."""
     order = jnp.argsort(score, stable=True)
     rank = jnp.zeros_like(order).at[order].set(jnp.arange(score.size, dtype=order.dtype))
-    return rank >= count, score[order[jnp.minimum(count, score.size - 1)]]
+    return rank < count

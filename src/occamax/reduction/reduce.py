@@ -12,8 +12,9 @@ from ..errors import ArgumentError
 from ..layout import Layout
 from ..model import Model
 from ..posteriors import MeanField, widen
+from ..schedules import Schedule
 from ..training import REDUCTION_STREAM, State
-from .criteria import Beliefs, Criterion, SpikeAndSlab
+from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest
 from .delta_f import removal, retempered
 from .schedule import Every, When
 
@@ -22,24 +23,31 @@ from .schedule import Every, When
 class Reduction:
     """How a method prunes: by which criterion, when, and whether the output layer may be reduced too.
 
-    **evidence_weight** None takes ΔF from the posterior as it is. A number takes it from the posterior that a
-    divergence of that weight would have given: 1 is the evidence that the data really hold, also while a tempered
-    posterior is trained (see `delta_f.retempered`); more asks for stronger evidence and prunes harder.
-    **tolerance** None lets every reduction stand. A number undoes one after whose epoch the fit has lost more than that
-    share of what it had gained over a network that learnt nothing; the epoch after it trains without a reduction.
+    **evidence_weight** None takes ΔF from the posterior as it is. A schedule over the run takes it from the posterior
+    that a divergence of that weight would have given: `Constant(1.0)` is the evidence that the data really hold, also
+    while a tempered posterior is trained (see `delta_f.retempered`); more asks for stronger evidence and prunes harder.
+    **limit** is the share of the surviving weights that one reduction may remove; the largest ΔF go first.
+    **tolerance** None lets every reduction stand. A number undoes one after whose epoch the fit is worse than the best
+    so far by more than that share of what the best had gained over a network that learnt nothing; the epoch after it
+    trains without a reduction.
     """
 
     criterion: Criterion = SpikeAndSlab()
     schedule: When = Every()
     keep_output: bool = True
-    evidence_weight: float | None = None
+    evidence_weight: Schedule | None = None
+    limit: float | None = None
     tolerance: float | None = None
 
     def __post_init__(self):
-        for name in ("evidence_weight", "tolerance"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ArgumentError(f"{name}: {value!r} given; it must be positive, or None")
+        if self.evidence_weight is not None and not isinstance(self.evidence_weight, Schedule):
+            raise ArgumentError(
+                f"evidence_weight: {self.evidence_weight!r} given; it must be a schedule such as Constant(1.0), or None"
+            )
+        if self.limit is not None and not 0 < self.limit <= 1:
+            raise ArgumentError(f"limit: {self.limit!r} given; it must lie between 0 and 1, or be None")
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise ArgumentError(f"tolerance: {self.tolerance!r} given; it must be positive, or None")
 
 
 class Record(NamedTuple):
@@ -77,13 +85,16 @@ def reduce(
     if reduction.evidence_weight is None:
         delta_f = removal(mean, std**2)
     else:
-        delta_f = removal(*retempered(mean, std**2, divergence_weight / reduction.evidence_weight))
+        delta_f = removal(*retempered(mean, std**2, divergence_weight / reduction.evidence_weight(progress)))
     weight = model.weights(state.posterior.mean, state.mask)
     key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
     beliefs = Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
     decision = reduction.criterion.decide(layout, beliefs)
-    mask = state.mask & (decision.keep | ~may_go)
-    gone = state.mask & ~mask
+    gone = state.mask & may_go & ~decision.keep
+    if reduction.limit is not None:
+        most = jnp.floor(reduction.limit * jnp.sum(state.mask & may_go)).astype(jnp.int32)
+        gone &= lowest(jnp.where(gone, -delta_f, jnp.inf), most)
+    mask = state.mask & ~gone
     record = Record(mask, delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
     return remove(state, gone, optimizer), record
 
