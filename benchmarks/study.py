@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import occamax as ox
+from occamax.estimators import Flipout, LocalReparameterisation
 from occamax.experiment.config import METHODS, NETWORKS, PRECISIONS
 from occamax.experiment.loop import epochs as run_epochs
 from occamax.experiment.program import Program, on_device
@@ -24,76 +25,84 @@ from occamax.reduction import Between, Reduction
 from occamax.schedules import Constant, Cosine, Ramp, Schedule
 
 
+def map_best(rate: float, **changes) -> Method:
+    """Plain training with the options of the recipe that apply to it."""
+    return MAP(**{"first_means": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanIn(), **changes})
+
+
 def scaled(**changes) -> Method:
-    """The paper's BMR from variance-scaled means with a cosine rate: what every row below changes one thing of."""
+    """The paper's BMR from variance-scaled means with a cosine rate and gains centred on one."""
     return dataclasses.replace(
         PaperBMR(first_means=VarianceScaled(), learning_rate=Cosine(1e-2), prior=Flat(gain_center=1.0)), **changes
     )
 
 
-def cold(
-    weight: Schedule | float = 0.1,
-    begin: float = 0.1,
-    end: float = 0.8,
-    evidence: Schedule | float | None = None,
-    limit: float | None = None,
-    tolerance: float | None = None,
-    **changes,
-) -> Method:
-    """A tempered posterior. `evidence`: the weight that ΔF is taken at, a number or a schedule."""
-    kept = evidence if evidence is None or isinstance(evidence, Schedule) else Constant(evidence)
-    reduction = Reduction(schedule=Between(begin, end), evidence_weight=kept, limit=limit, tolerance=tolerance)
+def cold(weight: Schedule | float = 0.1, evidence: Schedule | None = None, **changes) -> Method:
+    """`scaled` with a tempered posterior; `evidence`: the weight that ΔF is taken at."""
     weights = weight if isinstance(weight, Schedule) else Constant(weight)
+    reduction = Reduction(schedule=Between(0.1, 0.8), evidence_weight=evidence)
     return scaled(**{"divergence_weight": weights, "reduction": reduction, **changes})
 
 
-def eased(
-    weight: Schedule | float = 0.1,
-    first: float = 0.1,
-    last: float = 1.0,
-    limit: float | None = 0.3,
-    tolerance: float | None = 0.05,
-    **changes,
-) -> Method:
-    """`cold`, with the evidence asked for eased in, few weights at a time, and the guard."""
-    return cold(weight, evidence=Ramp(first, last, 0.1, 0.7), limit=limit, tolerance=tolerance, **changes)
+def eased(weight: Schedule | float = 0.1, last: float = 1.0, **changes) -> Method:
+    """`cold` with fan-in priors, the evidence eased in from the divergence's weight to `last`, and few weights gone at
+    a time, under guard. Keywords that `Reduction` knows go there."""
+    weights = weight if isinstance(weight, Schedule) else Constant(weight)
+    known = {field.name for field in dataclasses.fields(Reduction)}
+    reduction = Reduction(
+        **{
+            "schedule": Between(0.1, 0.8),
+            "evidence_weight": Ramp(float(weights(0.0)), last, 0.1, 0.7),
+            "limit": 0.3,
+            "tolerance": 0.05,
+            **{name: value for name, value in changes.items() if name in known},
+        }
+    )
+    others = {name: value for name, value in changes.items() if name not in known}
+    return scaled(**{"divergence_weight": weights, "reduction": reduction, "prior": FanIn(), **others})
 
+
+FLAT = Flat(gain_center=1.0)
 
 VARIANTS: dict[str, Method] = {
+    # plain training
     "map": MAP(),
-    "map, scaled": MAP(first_means=VarianceScaled(), learning_rate=Cosine(1e-3), prior=Flat(gain_center=1.0)),
-    "map, scaled, no dropout": MAP(
-        first_means=VarianceScaled(), learning_rate=Cosine(1e-3), prior=Flat(gain_center=1.0), dropout=0.0
-    ),
-    "map, scaled, faster": MAP(first_means=VarianceScaled(), learning_rate=Cosine(5e-3), prior=Flat(gain_center=1.0)),
+    "map, scaled": map_best(1e-3, prior=FLAT),
+    "map, scaled, faster": map_best(5e-3, prior=FLAT),
+    "map, fan-in": map_best(5e-3),
+    "map, fan-in, faster": map_best(1e-2),
+    "map, fan-in, no dropout": map_best(5e-3, dropout=0.0),
+    # from the paper to the recipe, one change a step
     "paper": PaperBMR(),
     "scaled": scaled(),
     "cold .1": cold(),
-    "cold .3": cold(0.3),
-    "cold .03": cold(0.03),
     "cold .1, fan-in": cold(prior=FanIn()),
-    "cold .1, evidence 1": cold(evidence=1.0),
-    "cold .1, evidence .3": cold(evidence=0.3),
-    "cold .1, fan-in, evidence 1": cold(prior=FanIn(), evidence=1.0),
-    "cold .1, fan-in, evidence .3": cold(prior=FanIn(), evidence=0.3),
-    "cold .1, eased": eased(),
-    "cold .1, fan-in, eased": eased(prior=FanIn()),
-    "cold .03, eased": eased(0.03, first=0.03),
-    "cold .03, fan-in, eased": eased(0.03, first=0.03, prior=FanIn()),
-    "cold .3, eased": eased(0.3, first=0.3),
-    "cold .3, fan-in, eased": eased(0.3, first=0.3, prior=FanIn()),
-    "cold .1, eased to 3": eased(last=3.0),
-    "cold .1, fan-in, eased to 3": eased(last=3.0, prior=FanIn()),
-    "warming to .3, eased": eased(Ramp(0.1, 0.3, 0.4, 0.8)),
-    "warming to .3, fan-in, eased": eased(Ramp(0.1, 0.3, 0.4, 0.8), prior=FanIn()),
-    "warming to 1, eased": eased(Ramp(0.1, 1.0, 0.4, 0.8)),
-    "warming to 1, fan-in, eased": eased(Ramp(0.1, 1.0, 0.4, 0.8), prior=FanIn()),
-    "cold .1, wide fan-in, eased": eased(prior=FanIn(gain=4.0)),
-    "cold .1, eased, rate 5e-3": eased(learning_rate=Cosine(5e-3)),
-    "cold .1, eased, rate 2e-2": eased(learning_rate=Cosine(2e-2)),
-    "cold .1, eased, no guard": eased(tolerance=None),
-    "cold .1, eased, no limit": eased(limit=None),
-    "first at half": cold(begin=0.5, end=0.9, evidence=1.0),
+    "cold .1, fan-in, evidence 1": cold(prior=FanIn(), evidence=Constant(1.0)),
+    "eased": eased(),
+    # one change from "eased" at a time
+    "eased, flat": eased(prior=FLAT),
+    "eased, wide fan-in": eased(prior=FanIn(gain=4.0)),
+    "eased, cold .03": eased(0.03),
+    "eased, cold .3": eased(0.3),
+    "eased to 3": eased(last=3.0),
+    "eased to .3": eased(last=0.3),
+    "eased, warming .1 to .3": eased(Ramp(0.1, 0.3, 0.4, 0.8)),
+    "eased, warming .1 to 1": eased(Ramp(0.1, 1.0, 0.4, 0.8)),
+    "eased, warming .03 to .1": eased(Ramp(0.03, 0.1, 0.4, 0.8)),
+    "eased, warming .03 to .3": eased(Ramp(0.03, 0.3, 0.4, 0.8)),
+    "eased, flat, cold .03": eased(0.03, prior=FLAT),
+    "eased, flat, cold .3": eased(0.3, prior=FLAT),
+    "eased, flat, warming .1 to .3": eased(Ramp(0.1, 0.3, 0.4, 0.8), prior=FLAT),
+    "eased, flat, warming .1 to 1": eased(Ramp(0.1, 1.0, 0.4, 0.8), prior=FLAT),
+    "eased, rate 5e-3": eased(learning_rate=Cosine(5e-3)),
+    "eased, rate 2e-2": eased(learning_rate=Cosine(2e-2)),
+    "eased, first std .01": eased(first_std=0.01),
+    "eased, flipout": eased(estimator=Flipout()),
+    "eased, local": eased(estimator=LocalReparameterisation()),
+    "eased, from a third": eased(schedule=Between(0.3, 0.8)),
+    "eased, to two thirds": eased(schedule=Between(0.1, 0.6)),
+    "eased, no guard": eased(tolerance=None),
+    "eased, no limit": eased(limit=None),
 }
 
 
@@ -147,7 +156,8 @@ def measure(dataset: ox.Dataset, network: str, name: str, options: argparse.Name
         curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in ("accuracy", "sparsity")])
     assert last is not None
     figures = {
-        k: round(float(np.mean([m[k] for m in last.metrics])), 4) for k in ("accuracy", "nll", "ece", "sparsity")
+        k: round(float(np.mean([m[k] for m in last.metrics])), 4)
+        for k in ("accuracy", "nll", "ece", "confidence", "sparsity")
     }
     every = max(1, len(curve) // 5)
     return {

@@ -16,9 +16,9 @@ from .errors import ArgumentError
 from .estimators import Estimator, SharedDraw
 from .model import Model
 from .posteriors import MeanField, PointMass, Posterior
-from .priors import Flat, Prior, Tiered
+from .priors import FanIn, Flat, Prior, Tiered
 from .reduction import Between, Horseshoe, Reduction, TargetSparsity
-from .schedules import Constant, Cosine, Schedule
+from .schedules import Constant, Cosine, Ramp, Schedule
 
 
 class Start(ABC):
@@ -101,7 +101,7 @@ class Method:
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
         criterion = TargetSparsity(sparsity, reach=min(0.75, due[-1] / epochs))
-        return replace(self, reduction=replace(self.reduction, criterion=criterion, tolerance=None))
+        return replace(self, reduction=replace(self.reduction, criterion=criterion, limit=None, tolerance=None))
 
     @property
     def final_divergence_weight(self) -> float:
@@ -154,13 +154,23 @@ class HorseshoeBMR(PaperBMR):
 
 @dataclass(frozen=True)
 class BMR(PaperBMR):
-    """Our best recipe so far: variance-scaled first means, a cosine rate, gains centred on one, a divergence that
-    weighs a tenth, reductions from a tenth to four fifths of the run, the rest for the survivors, and a guard that
-    undoes what the network does not recover from. The divergence makes it a tempered posterior: a million weights'
-    divergence outweighs some ten thousand images, and at full weight the network underfits."""
+    """Our best recipe so far (`docs/recipe.md` says how it was found):
 
-    prior: Prior = field(default_factory=lambda: Flat(gain_center=1.0))
+    - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
+    - a divergence that weighs a tenth: that of a million weights outweighs some ten thousand images, and at full weight
+      the network underfits. This makes it a tempered posterior, and every report says so;
+    - reductions from a tenth to four fifths of the run, the rest for the survivors. ΔF is taken at an evidence weight
+      that rises from the divergence's to one, the evidence that the data really hold, and no reduction removes more
+      than three tenths of what is left: the network is pruned no faster than it can follow;
+    - a guard that undoes what the network does not recover from.
+    """
+
+    prior: Prior = field(default_factory=FanIn)
     first_means: Start = field(default_factory=VarianceScaled)
     learning_rate: Schedule = Cosine(1e-2)
     divergence_weight: Schedule = Constant(0.1)
-    reduction: Reduction | None = field(default_factory=lambda: Reduction(schedule=Between(0.1, 0.8), tolerance=0.05))
+    reduction: Reduction | None = field(
+        default_factory=lambda: Reduction(
+            schedule=Between(0.1, 0.8), evidence_weight=Ramp(0.1, 1.0, 0.1, 0.7), limit=0.3, tolerance=0.05
+        )
+    )

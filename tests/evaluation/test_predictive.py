@@ -50,8 +50,10 @@ def test_a_point_mass_takes_one_draw(key):
 def test_scores_of_classes_and_of_numbers(key):
     model, posterior, mask = model_and_posterior(key)
     x, y = tiny_data()
-    figures = score(model, predict(model, posterior, mask, key, jnp.asarray(x), jnp.asarray(y), 5), y)
-    assert set(figures) == {"nll", "accuracy", "ece", "brier"}
+    found = predict(model, posterior, mask, key, jnp.asarray(x), jnp.asarray(y), 5)
+    figures = score(model, found, y)
+    assert set(figures) == {"nll", "accuracy", "ece", "brier", "confidence"}
+    assert np.isclose(figures["confidence"], np.mean([max(row) for row in np.asarray(found.expectation)]))
     model, posterior, mask = model_and_posterior(key, likelihood=Gaussian())
     targets = np.stack([x[:, 0], x[:, 1]], axis=1)
     found = predict(model, posterior, mask, key, jnp.asarray(x), jnp.asarray(targets), 5)

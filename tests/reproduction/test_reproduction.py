@@ -13,8 +13,8 @@ from occamax.experiment import run as run_module
 from occamax.report import Group
 from occamax.reproduction import Cell, Grid, read_cells, run
 from occamax.reproduction import grid as grid_module
-from occamax.reproduction.cells import QUANTILES, CellResult, cell_file
-from occamax.reproduction.comparison import Row, agreement, checks, compare, misses
+from occamax.reproduction.cells import QUANTILES, CellResult, cell_file, write_cell
+from occamax.reproduction.comparison import Row, agreement, checks, compare, measured_timings, misses
 from occamax.reproduction.published import Figure, published, short
 
 TINY = Config("fashion_mini", "lenet", "map", epochs=2, steps=2, batch=8, samples=3, curve_samples=1)
@@ -74,6 +74,18 @@ def test_a_finished_cell_is_skipped_and_a_new_seed_is_added(finished, monkeypatc
     assert len(both["metrics"]) == 2
 
 
+def test_seeds_trained_elsewhere_stay_in_the_cell(finished, tmp_path):
+    cell = cell_file(tmp_path, "fashion_mini-lenet-map")
+    run0, run1 = (finished / "runs" / "fashion_mini" / "lenet-map" / f"seed{seed}" for seed in (0, 1))
+    write_cell(cell, [run0])
+    alone = json.loads(cell.read_text())
+    write_cell(cell, [run1])
+    both = json.loads(cell.read_text())
+    assert both["seeds"] == [0, 1]
+    assert both["metrics"][0] == alone["metrics"][0] != both["metrics"][1]
+    assert (both["quantiles"], both["config"]) == (alone["quantiles"], alone["config"])  # the first seed's
+
+
 def test_another_budget_is_another_cell(finished):
     longer = Grid(["fashion_mini"], ["lenet"], ["map"], 1, Config(**{**TINY.as_dict(), "epochs": 3}))
     assert grid_module.missing_seeds(longer, Cell("fashion_mini", "lenet", "map"), finished) == [0]
@@ -129,6 +141,14 @@ def test_the_command_writes_figures_table_and_page(finished):
     for kind in ("svg", "png"):
         assert (finished / "figures" / f"figure-2-pruned.{kind}").stat().st_size > 1000
     assert "All cells" not in (finished / "report.html").read_text()  # one cell needs no overview
+
+
+def test_workers_share_the_grid(tmp_path):
+    words = "reproduce --data fashion_mini --networks mlp --methods map,flat --epochs 1 --steps 1 --batch 8 --samples 1"
+    result = CliRunner().invoke(app, [*words.split(), "--workers", "2", "--no-cache", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "2 cells, 2 finished before" in result.output  # by the workers
+    assert [found.key[2] for found in read_cells(tmp_path / "out")] == ["flat", "map"]
 
 
 def test_a_damaged_cell_is_named(finished, tmp_path):
@@ -188,3 +208,18 @@ def test_checks_can_hold_and_can_fail():
     fast = [made("flat", ece=0.001, nll=0.1), made("tiered", weights=0.5), made("bmr-paper")]
     assert [check.holds for check in checks(fast)] == [None, False, False, False, False]
     assert [check.holds for check in checks([])] == [None] * 5
+
+
+def test_steps_timed_alone_count_more_than_runs_that_shared_a_device(tmp_path):
+    rows = [{"name": "tiered", "ms_per_step": 2.0}, {"name": "bmr-paper", "ms_per_step": 1.0}, {"name": "peer"}]
+    (tmp_path / "gpu.json").write_text(
+        json.dumps({"device": "gpu: some", "ceilings": {}, "networks": {"mlp": rows, "lenet": []}})
+    )
+    (tmp_path / "cpu.json").write_text(
+        json.dumps({"device": "cpu: cpu", "ceilings": {}, "networks": {"mlp": [{"name": "tiered", "ms_per_step": 9}]}})
+    )
+    timings = measured_timings(tmp_path)
+    assert timings == {("mlp", "tiered"): 0.002, ("mlp", "bmr-paper"): 0.001}
+    slower = [made("flat"), made("tiered"), made("bmr-paper", speed=1)]
+    assert checks(slower)[-1].holds is False
+    assert checks(slower, timings)[-1].holds is True

@@ -62,13 +62,15 @@ def predict(
 
 
 def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str, float]:
-    """The figures of a predictive: always nll; accuracy, ece and brier for classes, rmse for numbers."""
+    """The figures of a predictive: always nll; accuracy, ece, brier and confidence for classes, rmse for numbers.
+    Confidence is the mean probability of the class named: above the accuracy, the network is too sure of itself."""
     expectation = np.asarray(predictive.expectation, np.float64)
     figures = {"nll": float(-np.mean(np.asarray(predictive.log_likelihood, np.float64)))}
     if isinstance(model.likelihood, Categorical):
         figures["accuracy"] = accuracy(expectation, targets)
         figures["ece"] = calibration_error(expectation, targets)
         figures["brier"] = brier(expectation, targets)
+        figures["confidence"] = float(expectation.max(1).mean())
     else:
         figures["rmse"] = float(np.sqrt(np.mean((expectation - targets.reshape(expectation.shape)) ** 2)))
     return figures

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..experiment import keep_compiled_programs
 from ..experiment.progress import clock
 from ..report import in_order, write_report
-from .comparison import checks
+from .comparison import checks, measured_timings
 from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
 
@@ -75,7 +75,7 @@ def finish(out: Path, console: Console) -> None:
         console.print("no cell is finished yet")
         return
     write_report(in_order(result.group for result in results), out / "report.html")
-    for check in checks(results):
+    for check in checks(results, measured_timings(out / "speed")):
         console.print(f"{MARKS[check.holds]:>18}: {check.sentence} [{check.numbers}]", soft_wrap=True, markup=False)
     console.print(
         f"{len(results)} cells: {out / 'README.md'}, {out / 'table.md'}, {out / 'report.html'}", soft_wrap=True

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 
 from ..experiment.checkpoint import write_atomic
 from ..experiment.config import LABELS
-from ..experiment.progress import clock
 from .cells import CellResult, read_cells
-from .comparison import Check, Row, checks, compare
+from .comparison import Check, Row, Timings, checks, compare, measured_timings
 from .figures import TITLES, paper_figures
 from .grid import DATA, METHODS, NETWORKS
 from .published import COLUMNS, short
@@ -32,7 +31,7 @@ def write_results(out: Path) -> list[CellResult]:
         write_atomic(out / "figures" / f"{name}.svg", drawn(figure, "svg", metadata={"Date": None, "Creator": None}))
         write_atomic(out / "figures" / f"{name}.png", drawn(figure, "png", dpi=130, metadata={"Software": None}))
     write_atomic(out / "table.md", table(compare(results)).encode())
-    write_atomic(out / "README.md", page(results, names, _notes(out)).encode())
+    write_atomic(out / "README.md", page(results, names, _notes(out), measured_timings(out / "speed")).encode())
     return results
 
 
@@ -49,7 +48,7 @@ def _notes(out: Path) -> str:
     return path.read_text().strip() + "\n\n" if path.is_file() else ""
 
 
-def page(results: Sequence[CellResult], figures: Sequence[str], notes: str) -> str:
+def page(results: Sequence[CellResult], figures: Sequence[str], notes: str, timings: Timings) -> str:
     rows = compare(results)
     missing = _missing({row.key for row in rows})
     pictures = "\n\n".join(f"![{name}](figures/{name}.png)" for name in figures)
@@ -65,7 +64,7 @@ also wrote this page.
 
 ## What the paper says
 
-{check_table(checks(results))}
+{check_table(checks(results, timings))}
 
 {notes}## Ours beside the published figures
 
@@ -93,15 +92,13 @@ def _missing(keys: set[tuple[str, str, str]]) -> list[str]:
 
 
 def circumstances(results: Sequence[CellResult]) -> str:
-    """Device, commits, precision and time, as the runs themselves noted them."""
+    """Device, commits and precision, as the runs themselves noted them."""
     summaries = [summary for result in results for summary in result.group.summaries]
     devices = sorted({summary["device"] for summary in summaries})
     commits = sorted({(result.commit or "unknown")[:10] for result in results})
     halves = sum(result.group.config.precision != "float32" for result in results)
     draws = sorted({result.group.config.curve_samples or result.group.config.samples for result in results})
-    per_seed = sum(summary["seconds"] / summary["seeds_at_once"] for summary in summaries)
-    text = f"Device: {', '.join(devices)}. Commit: {', '.join(commits)}. All runs together took {clock(per_seed)}"
-    text += f", compilation and evaluation included; {len(summaries)} runs."
+    text = f"Device: {', '.join(devices)}. Commit: {', '.join(commits)}. {len(summaries)} runs."
     text += f" {halves} of the cells in mixed precision (bfloat16 activations)." if halves else ""
     last = results[0].group.config.samples
     return text + f" Last values average {last} draws of the weights, curves {' or '.join(map(str, draws))}."
