@@ -37,6 +37,10 @@ def train(
     sparsity: Annotated[
         float | None, typer.Option(help="Remove exactly this share of the weights; the evidence decides unless given.")
     ] = None,
+    unit_price: Annotated[
+        float | None,
+        typer.Option(help="Also remove units that earn less evidence than this, in nats a weight; say 0.3."),
+    ] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
@@ -48,7 +52,9 @@ def train(
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
-    config = Config(data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples, sparsity)
+    config = Config(
+        data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples, sparsity, unit_price
+    )
     if cache:
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))

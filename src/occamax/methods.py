@@ -103,6 +103,16 @@ class Method:
         criterion = TargetSparsity(sparsity, reach=min(0.75, due[-1] / epochs))
         return replace(self, reduction=replace(self.reduction, criterion=criterion, limit=None, tolerance=None))
 
+    def with_units(self, price: float) -> "Method":
+        """This method, which also removes whole units that earn less than `price` nats a weight (see `Reduction`)."""
+        if self.reduction is None:
+            raise ArgumentError(
+                f"unit_price: {type(self).__name__} prunes nothing; choose a method that does, such as BMR"
+            )
+        if isinstance(self.reduction.criterion, TargetSparsity):
+            raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
+        return replace(self, reduction=replace(self.reduction, unit_price=price))
+
     @property
     def final_divergence_weight(self) -> float:
         """1 where the run ends on the evidence bound; else the posterior is tempered, and reports say so."""

@@ -94,6 +94,7 @@ class Config:
     precision: str = "float32"  # of activations and products
     curve_samples: int | None = None  # draws in the evaluations before the last; as many unless given
     sparsity: float | None = None  # share of the reducible weights to remove; the evidence decides unless given
+    unit_price: float | None = None  # nats a weight that a unit must earn to stay; units are not weighed unless given
 
     def __post_init__(self):
         choose("DATA", self.data, SOURCES)
@@ -114,7 +115,8 @@ class Config:
 
     def chosen_method(self) -> Method:
         method = METHODS[self.method]()
-        return method if self.sparsity is None else method.pruned_to(self.sparsity, self.epochs)
+        method = method if self.sparsity is None else method.pruned_to(self.sparsity, self.epochs)
+        return method if self.unit_price is None else method.with_units(self.unit_price)
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool
 
 from ..data import Split
 from ..evaluation import Predictive, predict
+from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
@@ -22,12 +23,13 @@ class Program:
     def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,)):
         self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
         self.optimizer = adabelief(method.learning_rate, budget)
+        units = _units(model, method)
         epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight, method.estimator)
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
             weight = method.divergence_weight(progress)
-            return reduce(model, state, method.reduction, self.optimizer, progress, weight)
+            return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
             key = jax.random.fold_in(state.key, EVALUATION_STREAM)
@@ -71,6 +73,15 @@ class Program:
     def stack(self, states: list[State]) -> State:
         """One state for all seeds from one each."""
         return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def _units(model: Model, method: Method) -> tuple[Units, ...]:
+    """The units that the method weighs, if it weighs any."""
+    if method.reduction is None or method.reduction.unit_price is None:
+        return ()
+    from ..export.units import find_units  # export itself uses experiments
+
+    return find_units(model.network, model.layout)
 
 
 def on_device(split: Split | tuple[Any, Any]) -> tuple[Array, Array]:

@@ -49,7 +49,7 @@ def _compact_stages(stages: list[Any], path: str) -> tuple[list[Any], list[Kept]
         elif isinstance(stage, c.Attention):
             stages[i], found = _compact_attention(stage, name)
             report += found
-    pairs = [(i, j) for i, stage in enumerate(stages) if isinstance(stage, Weighted) and (j := _consumer(stages, i))]
+    pairs = [(i, j) for i, stage in enumerate(stages) if isinstance(stage, Weighted) and (j := consumer_of(stages, i))]
     before = {i: len(stages[i].bias) for i, _ in pairs}
     changed = True
     while changed:
@@ -61,7 +61,7 @@ def _compact_stages(stages: list[Any], path: str) -> tuple[list[Any], list[Kept]
     for i, stage in enumerate(stages):
         if i in fed:
             report.append(Kept(f"{path}{i}", before[i], len(stages[i].bias)))
-        elif isinstance(stage, Weighted) and _consumer(stages, i) is None and not _is_output(stages, i, path):
+        elif isinstance(stage, Weighted) and consumer_of(stages, i) is None and not _is_output(stages, i, path):
             units = len(stage.bias)
             report.append(
                 Kept(f"{path}{i}", units, units, "feeds a residual stream, whose normalisation needs all units")
@@ -69,7 +69,7 @@ def _compact_stages(stages: list[Any], path: str) -> tuple[list[Any], list[Kept]
     return stages, report
 
 
-def _consumer(stages: list[Any], i: int) -> int | None:
+def consumer_of(stages: list[Any], i: int) -> int | None:
     """The next stage with weights, if only pointwise stages, pooling and flattening lie between."""
     for j in range(i + 1, len(stages)):
         if isinstance(stages[j], Weighted):
