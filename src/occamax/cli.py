@@ -153,13 +153,16 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     format: Annotated[str, typer.Option(help="onnx, safetensors or npz.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The file to write; RUN/network.FORMAT unless given.")] = None,
+    posterior: Annotated[
+        bool, typer.Option("--posterior", help="Ship deviations too, for `predict --samples`; not in onnx.")
+    ] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
     from .export import export as export_run
 
     path = run / f"network.{format}" if out is None else out
-    found = export_run(run, format, path, data_dir)
+    found = export_run(run, format, path, data_dir, posterior)
     table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -183,14 +186,22 @@ def predict(
     file: Annotated[Path, typer.Argument(help="A file that `occamax export` wrote.")],
     images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files, folders of them, or an .npz of images.")],
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
+    samples: Annotated[
+        int | None, typer.Option(help="Draws of the weights to average, from a file exported with --posterior.")
+    ] = None,
 ) -> None:
     """Classify images with an exported network. What cannot be read is named; the others are still answered."""
     from .export.images import read_images
-    from .export.predictor import open_export
-    from .export.show import answers, print_answers
+    from .export.predictor import open_export, open_posterior
+    from .export.show import answers, of_draws, of_mean, print_answers
 
-    ask, card = open_export(file)
-    failed = print_answers(answers(ask, card, read_images(images, card)), json_lines)
+    if samples is None:
+        predict, card = open_export(file)
+        ask = of_mean(predict)
+    else:
+        draw, card = open_posterior(file, samples)
+        ask = of_draws(draw)
+    failed = print_answers(answers(ask, card, read_images(images, card)), json_lines, samples is not None)
     sys.exit(1 if failed else 0)
 
 

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,9 +14,11 @@ from typer.testing import CliRunner
 from occamax.cli import app
 from occamax.data import load_data
 from occamax.errors import ExportError
-from occamax.experiment import Config, Experiment, train
+from occamax.evaluation import predict
+from occamax.experiment import Config, Experiment, RunFolder, restore, train
 from occamax.export import arrays_file, export
-from occamax.export.predictor import FORMATS, open_export
+from occamax.export.posterior_file import mutual_information
+from occamax.export.predictor import FORMATS, open_export, open_posterior
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +104,47 @@ def test_grey_for_colour_is_said(files):
     path = files["npz"][0].parent / "grey.png"
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(path)
     assert "is grey" in _image(path, replace(card, input_shape=(3, 28, 28)))
+
+
+@pytest.mark.parametrize("form", ["safetensors", "npz"])
+def test_the_posterior_travels(run, files, form, tmp_path):
+    """The file alone gives what the run itself gives, to rounding; and it is no larger than the survivors need."""
+    path = tmp_path / f"p.{form}"
+    export(run, form, path, with_posterior=True)
+    experiment, state = restore(RunFolder.open(run))
+    pixels = load_data("fashion_mini").test.inputs[:40]
+    key = jax.random.key(0)
+    expected = predict(experiment.model, state.posterior, state.mask, key, jnp.asarray(pixels), None, 30)
+    draw, card = open_posterior(path, 30)
+    found = draw(pixels)
+    assert np.allclose(found.expectation, expected.expectation, atol=1e-5)
+    information = mutual_information(found)
+    assert (information > 0).all()
+    shares = np.asarray(expected.expectation, np.float64)
+    entropy = -(shares * np.log(shares)).sum(1)
+    assert np.allclose(information + np.asarray(expected.expected_entropy), entropy, atol=1e-4)
+    alive, weights = int(state.mask.sum()), experiment.model.layout.size
+    assert path.stat().st_size - files[form][0].stat().st_size < 8 * alive + weights / 8 + 2000
+    with Image.fromarray(pixels[0, 0]) as image:
+        image.save(tmp_path / "0.png")
+    result = command("predict", path, tmp_path / "0.png", "--samples", 30, "--json")
+    line = json.loads(result.output)
+    assert line["mutual_information"] == pytest.approx(information[0], abs=1e-4)
+    assert line["probability"] == pytest.approx(shares[0].max(), abs=1e-4)
+    assert "of the weights" in command("predict", path, tmp_path / "0.png", "--samples", 3).output
+    assert len(open_export(path)[0](pixels)) == 40  # without draws it is an export like any other
+    assert card.config["method"] == "bmr"
+
+
+def test_a_posterior_that_is_not_there_is_said(run, files, tmp_path):
+    with pytest.raises(ExportError, match=r"no posterior.*--posterior"):
+        open_posterior(files["npz"][0], 10)
+    with pytest.raises(ExportError, match="ONNX file holds one network"):
+        open_posterior(files["onnx"][0], 10)
+    with pytest.raises(ExportError, match="ONNX file holds one network"):
+        export(run, "onnx", tmp_path / "x.onnx", with_posterior=True)
+    with pytest.raises(ExportError, match="--samples: 0"):
+        open_posterior(files["npz"][0], 0)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -5,6 +5,8 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ import numpy as np
 
 from ..errors import ExportError, RunError
 from ..experiment.checkpoint import load_arrays, save_arrays, write_atomic
+from ..model import Model
+from ..posteriors import Posterior
 from . import chain as c
 from .card import Card
+from .posterior_file import Packed, unpack
 
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
 
@@ -92,10 +97,12 @@ def _fetch(place: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def write(path: Path, chain: c.Chain, card: Card, sparse: bool = True) -> None:
+def write(path: Path, chain: c.Chain, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
     """A .safetensors or .npz file. Without `sparse` nothing is left out or compressed."""
     structure, arrays = describe(chain, sparse)
     text = {"occamax": card.as_json(), "structure": json.dumps(structure)}
+    if posterior is not None:
+        arrays, text = arrays | posterior.arrays, text | posterior.text
     if path.suffix == ".safetensors":
         save_arrays(path, arrays, text)
         return
@@ -107,14 +114,33 @@ def write(path: Path, chain: c.Chain, card: Card, sparse: bool = True) -> None:
 
 def read(path: Path) -> tuple[c.Chain, Card]:
     """A chain and its card from a .safetensors or .npz file. Both formats notice changed bytes."""
-    try:
-        arrays, text = load_arrays(path) if path.suffix == ".safetensors" else _read_npz(path)
+    with _said(path):
+        arrays, text = _arrays(path)
         card = Card.from_json(text["occamax"], str(path))
         return rebuild(json.loads(text["structure"]), arrays), card
+
+
+def read_posterior(path: Path) -> tuple[Model, Posterior, np.ndarray, Card]:
+    """The model, posterior and mask that were exported with `--posterior`."""
+    with _said(path):
+        arrays, text = _arrays(path)
+        card = Card.from_json(text["occamax"], str(path))
+        return *unpack(arrays, text, card), card
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file is an error of ours that names it."""
+    try:
+        yield
     except (zipfile.BadZipFile, zlib.error, RunError, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
         raise ExportError(f"{path}: is no export of occamax, or damaged ({error})") from error
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    return load_arrays(path) if path.suffix == ".safetensors" else _read_npz(path)
 
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -124,4 +150,5 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             raise ValueError(f"it declares {declared} bytes")
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
-    return arrays, {name: arrays.pop(name).tobytes().decode() for name in ("occamax", "structure")}
+    names = [name for name in ("occamax", "structure", "posterior") if name in arrays]
+    return arrays, {name: arrays.pop(name).tobytes().decode() for name in names}

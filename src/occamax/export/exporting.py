@@ -17,6 +17,7 @@ from ..experiment.checkpoint import write_atomic
 from .card import Card
 from .compact import Kept, compact, count, count_nonzero
 from .convert import to_chain
+from .posterior_file import pack
 from .predictor import FORMATS, Predict, open_export, write
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
@@ -36,15 +37,18 @@ class Measured:
     units: list[Kept]
 
 
-def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Measured:
-    """Compacts a run's network at its posterior mean and writes it. A file that does not say what the network says, or
-    cannot be read back, is not written."""
+def export(run: Path, form: str, out: Path, data_dir: Path | None = None, with_posterior: bool = False) -> Measured:
+    """Compacts a run's network at its posterior mean and writes it, `with_posterior` also the means and deviations of
+    what survived. A file that does not say what the network says, or cannot be read back, is not written."""
     if form not in FORMATS:
         raise ExportError(f"--format: {form!r} given; choose one of {', '.join(FORMATS)}")
     if out.suffix != f".{form}":
         raise ExportError(f"--out: {out} should end in .{form}, so that `occamax predict` knows what it is")
+    if with_posterior and form == "onnx":
+        raise ExportError("--posterior: an ONNX file holds one network. Choose --format safetensors or npz.")
     folder = RunFolder.open(run)
     experiment, state = restore(folder, data_dir)
+    posterior = pack(experiment.model, state) if with_posterior else None
     network = experiment.model.bind(state.posterior.point, state.mask)
     dense = to_chain(network)
     small, units = compact(dense)
@@ -53,7 +57,7 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None) -> Mea
     with TemporaryDirectory() as place:
         files = [Path(place) / f"{name}.{form}" for name in ("dense", "small")]
         write(files[0], dense, card, sparse=False)
-        write(files[1], small, card)
+        write(files[1], small, card, posterior=posterior)
         contents = [file.read_bytes() for file in files]
         before, after = (open_export(file)[0] for file in files)  # what is measured is what was read back
         masked = _in_parts(_network_predictor(experiment.model, network), pixels)

@@ -15,12 +15,13 @@ from ..experiment.checkpoint import write_atomic
 from . import arrays_file
 from .card import Card
 from .chain import Chain
+from .posterior_file import Draw, Packed, sampler
 
 FORMATS = ("onnx", "safetensors", "npz")
 Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
 
 
-def write(path: Path, chain: Chain, card: Card, sparse: bool = True) -> None:
+def write(path: Path, chain: Chain, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
     """A chain in the format that the path ends in; where the format can, zeros are left out if `sparse`."""
     if path.suffix == ".onnx":
         _need("onnx")
@@ -28,19 +29,34 @@ def write(path: Path, chain: Chain, card: Card, sparse: bool = True) -> None:
 
         write_atomic(path, write_onnx(chain, card))
     else:
-        arrays_file.write(path, chain, card, sparse)
+        arrays_file.write(path, chain, card, sparse, posterior)
 
 
 def open_export(path: Path) -> tuple[Predict, Card]:
     """What predicts, and what it is."""
-    if not path.is_file():
-        raise ExportError(f"FILE: {path} is not there. Name a file that `occamax export` wrote.")
-    if path.suffix not in {f".{form}" for form in FORMATS}:
-        raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
+    _refuse_strange(path)
     if path.suffix == ".onnx":
         return onnx_predictor(path)
     chain, card = arrays_file.read(path)
     return chain_predictor(chain, card), card
+
+
+def open_posterior(path: Path, samples: int) -> tuple[Draw, Card]:
+    """What draws networks and averages what they say, and what it is."""
+    _refuse_strange(path)
+    if samples < 1:
+        raise ExportError(f"--samples: {samples} given; it must be a whole number from 1 up")
+    if path.suffix == ".onnx":
+        raise ExportError("--samples: an ONNX file holds one network. Export to safetensors or npz with --posterior.")
+    model, posterior, mask, card = arrays_file.read_posterior(path)
+    return sampler(model, posterior, mask, samples), card
+
+
+def _refuse_strange(path: Path) -> None:
+    if not path.is_file():
+        raise ExportError(f"FILE: {path} is not there. Name a file that `occamax export` wrote.")
+    if path.suffix not in {f".{form}" for form in FORMATS}:
+        raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
 
 
 def chain_predictor(chain: Chain, card: Card) -> Predict:

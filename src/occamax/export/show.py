@@ -1,9 +1,9 @@
 """Answers about images, as a table or as JSON lines."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -13,41 +13,63 @@ from rich.table import Table
 from rich.text import Text
 
 from .card import Card
+from .posterior_file import Draw, mutual_information
 from .predictor import Predict
+
+Ask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]  # pixels → probabilities, mutual information
+
+
+def of_mean(predict: Predict) -> Ask:
+    """Asks the one network at the posterior mean."""
+    return lambda pixels: (predict(pixels), None)
+
+
+def of_draws(draw: Draw) -> Ask:
+    """Asks many networks drawn from the posterior."""
+
+    def ask(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = draw(pixels)
+        return np.asarray(found.expectation), mutual_information(found)
+
+    return ask
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`uncertainty` is the entropy of the probabilities, in nats. `error` is None where the image was answered."""
+    """`uncertainty` is the entropy of the probabilities, in nats; `mutual_information` the part of it that is doubt
+    about the weights, where networks were drawn. `error` is None where the image was answered."""
 
     image: str
     label: str | None = None
     probability: float | None = None
     uncertainty: float | None = None
+    mutual_information: float | None = None
     error: str | None = None
 
 
-def answers(
-    ask: Predict, card: Card, images: Iterable[tuple[str, np.ndarray | str]], batch: int = 128
-) -> Iterator[Answer]:
+def answers(ask: Ask, card: Card, images: Iterable[tuple[str, np.ndarray | str]], batch: int = 128) -> Iterator[Answer]:
     """In the order of the images, some at a time."""
     images = iter(images)
     while some := list(islice(images, batch)):
         readable = [pixels for _, pixels in some if isinstance(pixels, np.ndarray)]
-        found = iter(ask(np.stack(readable)) if readable else ())
+        probabilities, information = ask(np.stack(readable)) if readable else ((), None)
+        found = iter(zip(probabilities, information if information is not None else repeat(None), strict=False))
         for name, pixels in some:
             if isinstance(pixels, str):
                 yield Answer(name, error=pixels)
                 continue
-            shares = np.asarray(next(found), np.float64)
+            own, doubt = next(found)
+            shares = np.asarray(own, np.float64)
             entropy = float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
-            yield Answer(name, card.class_names[int(shares.argmax())], float(shares.max()), entropy)
+            label = card.class_names[int(shares.argmax())]
+            yield Answer(name, label, float(shares.max()), entropy, None if doubt is None else float(doubt))
 
 
-def print_answers(found: Iterable[Answer], json_lines: bool) -> int:
+def print_answers(found: Iterable[Answer], json_lines: bool, with_information: bool = False) -> int:
     """Prints them; how many images could not be answered."""
     failed = 0
-    table = Table("image", "class", "probability", "uncertainty", box=SIMPLE_HEAD)
+    last = ("of the weights",) if with_information else ()
+    table = Table("image", "class", "probability", "uncertainty", *last, box=SIMPLE_HEAD)
     for answer in found:
         failed += answer.error is not None
         if json_lines:
@@ -55,7 +77,9 @@ def print_answers(found: Iterable[Answer], json_lines: bool) -> int:
         elif answer.error is not None:
             table.add_row(escape(answer.image), Text(answer.error, "red"), "", "")
         else:
-            table.add_row(escape(answer.image), answer.label, f"{answer.probability:.3f}", f"{answer.uncertainty:.3f}")
+            numbers = [answer.probability, answer.uncertainty]
+            numbers += [answer.mutual_information] if with_information else []
+            table.add_row(escape(answer.image), answer.label, *(f"{number:.3f}" for number in numbers))
     if not json_lines:
         Console(highlight=False).print(table)
     return failed
