@@ -1,6 +1,8 @@
 """The command line: parse and call. jax is imported inside the commands, so that --help answers at once."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from .errors import ArgumentError, OccamaxError
+from .errors import ArgumentError, OccamaxError, StoppedError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; else $OCCAMAX_DATA, else the user's cache.")]
@@ -43,6 +45,10 @@ def train(
     ] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
+    halvings: Annotated[
+        int,
+        typer.Option(help="Times to go back to the last checkpoint, on at half the rate, if the objective diverges."),
+    ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
 ) -> None:
@@ -63,9 +69,23 @@ def train(
         for path in paths:
             RunFolder.refuse_existing(path)
     experiment = Experiment.of(config, data_dir)
-    summaries = train_runs(experiment, paths, numbers, resume, overwrite)
+    with _stoppable():
+        summaries = train_runs(experiment, paths, numbers, resume, overwrite, halvings)
     for path, summary in zip(paths, summaries, strict=True):
         _print_summary(path, summary)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """A stop by signal is no error: what to type next, and the exit code that shells expect."""
+    try:
+        yield
+    except StoppedError as stopped:
+        print(stopped, file=sys.stderr)
+        raise typer.Exit(128 + stopped.signum) from None
+    except KeyboardInterrupt:
+        print("stopped at once; --resume continues from the last checkpoint", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _run_path(config, out: Path | None, seed: int, seeds: int | None) -> Path:
@@ -236,7 +256,8 @@ def reproduce(
     grid = Grid(names[0], names[1], names[2], seeds, like, _shard(shard))
     if workers < 1:
         raise ArgumentError(f"--workers: {workers} given; it must be a whole number from 1 up")
-    failed = run_grid(grid, out, data_dir, workers, cache, Console(highlight=False))
+    with _stoppable():
+        failed = run_grid(grid, out, data_dir, workers, cache, Console(highlight=False))
     sys.exit(1 if failed else 0)
 
 
@@ -264,7 +285,8 @@ def quickstart(
     for method in ("map", "flat", "tiered", "bmr"):
         config = Config("fashion_mini", "mlp", method, epochs=15, steps=100, samples=20)
         paths.append(out / method)
-        train_runs(Experiment.of(config), paths[-1:], [config.seed], overwrite=True)
+        with _stoppable():
+            train_runs(Experiment.of(config), paths[-1:], [config.seed], overwrite=True)
     report(paths, out / "report.html")
 
 
@@ -289,6 +311,3 @@ def main() -> None:
     except OccamaxError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("stopped; continue with the same command and --resume", file=sys.stderr)
-        sys.exit(130)

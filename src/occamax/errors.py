@@ -27,3 +27,11 @@ class DivergedError(OccamaxError):
 
 class ExportError(OccamaxError):
     """A network cannot be exported, or a file is no export."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """A signal ended the run; what was reached is saved. No `Exception`: what goes on after errors must not go on."""
+
+    def __init__(self, message: str, signum: int):
+        super().__init__(message)
+        self.signum = signum

@@ -47,3 +47,14 @@ class Cosine(Schedule):
 
     def __call__(self, progress):
         return self.last + 0.5 * (self.first - self.last) * (1.0 + jnp.cos(math.pi * jnp.clip(progress, 0.0, 1.0)))
+
+
+@dataclass(frozen=True)
+class Scaled(Schedule):
+    """Another schedule times a constant."""
+
+    schedule: Schedule
+    factor: float
+
+    def __call__(self, progress):
+        return self.factor * self.schedule(progress)

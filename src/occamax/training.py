@@ -104,8 +104,10 @@ def make_epoch(
     budget: Budget,
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
+    steps: int | None = None,
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
-    """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie.
+    """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
+    it is that many steps of one: all randomness depends on the step's number alone.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
@@ -129,7 +131,9 @@ def make_epoch(
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
-        step_keys = jax.vmap(lambda i: jax.random.fold_in(state.key, i))(state.step + jnp.arange(budget.steps))
+        step_keys = jax.vmap(lambda i: jax.random.fold_in(state.key, i))(
+            state.step + jnp.arange(budget.steps if steps is None else steps)
+        )
         batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
         rows = jax.vmap(lambda key: jax.random.randint(key, (budget.batch,), 0, len(data[0])))(batch_keys)
         return lax.scan(lambda carry, drawn: step(carry, *drawn, data), state, (rows, keys))

@@ -158,7 +158,8 @@ def test_a_damaged_checkpoint_is_named(finished, tmp_path):
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
-    with pytest.raises(RunError, match=r"checkpoint.safetensors: is damaged"):
+    (path / "checkpoint.previous.safetensors").unlink()
+    with pytest.raises(RunError, match=r"no checkpoint can be used.*checkpoint.safetensors: is damaged"):
         evaluate(RunFolder.open(path))
     checkpoint.write_bytes(content[:1000])
     with pytest.raises(RunError, match=r"checkpoint.safetensors: is damaged"):
@@ -198,8 +199,8 @@ def test_a_run_that_diverges_names_step_and_checkpoint(tmp_path):
     with pytest.raises(DivergedError, match=r"at step \d+.*learning rate.*checkpoint.safetensors"):
         train(wild, [tmp_path / "wild"], [0])
     folder = RunFolder.open(tmp_path / "wild")
-    state, epoch = folder.load_state(Program(wild.model, wild.method, config.budget).start())
-    assert epoch == 0
+    state, place, _ = folder.load_state(Program(wild.model, wild.method, config.budget).start())
+    assert place.epoch == 0
     assert np.isfinite(np.asarray(state.posterior.mean)).all()
 
 

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ..errors import RunError
-from ..training import State
+from ..reduction import Record
+from ..training import Info, State
+from .loop import Pause
 
 FORMAT = "occamax-1"
 
@@ -22,18 +26,43 @@ FORMAT = "occamax-1"
 def write_atomic(path: Path, content: bytes) -> None:
     """The file is either the old one or the new one, whole, whatever happens."""
     beside = path.with_name(path.name + ".part")
-    with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(beside, 0o644)
-    os.replace(beside, path)
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)  # half a file on a full disk helps nobody
+        raise
+
+
+def copy_atomic(path: Path, target: Path) -> None:
+    """`target` becomes `path`'s content; where the file system can, they share it."""
+    beside = target.with_name(target.name + ".part")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(path, beside)
+    except OSError:
+        shutil.copyfile(path, beside)
+    os.replace(beside, target)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
     # safetensors writes arrays that are not C-contiguous wrongly, without a word
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     write_atomic(path, save(whole, {"format": FORMAT, "digest": _digest(whole), **metadata}))
+
+
+def load_metadata(path: Path) -> dict[str, str]:
+    """What a file says of itself, unchecked and without its arrays."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return file.metadata() or {}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise RunError(f"{path}: is damaged or no checkpoint ({error})") from error
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -65,6 +94,36 @@ def state_arrays(state: State) -> dict[str, np.ndarray]:
     """Every leaf of a state by its path, on the host."""
     plain = state._replace(key=jax.random.key_data(state.key))
     return {_name(path): np.asarray(leaf) for path, leaf in jtu.tree_flatten_with_path(jax.device_get(plain))[0]}
+
+
+def pause_arrays(pause: Pause) -> dict[str, np.ndarray]:
+    """A state and what is known of the epoch it is in the middle of."""
+    parts = {"info": pause.info._asdict(), "record": {} if pause.record is None else pause.record._asdict()}
+    parts["mask"] = {} if pause.mask is None else {"before": pause.mask}
+    if pause.before is not None:
+        parts["before"] = state_arrays(pause.before)
+    return state_arrays(pause.state) | {
+        f"pause.{part}.{name}": np.asarray(jax.device_get(array))
+        for part, arrays in parts.items()
+        for name, array in arrays.items()
+    }
+
+
+def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Pause | None:
+    """The pause whose arrays these are; None where they are of a whole epoch."""
+    parts: dict[str, dict[str, np.ndarray]] = {"info": {}, "record": {}, "before": {}, "mask": {}}
+    for name, array in arrays.items():
+        if name.startswith("pause."):
+            _, part, rest = name.split(".", 2)
+            parts[part][rest] = array
+    if not parts["info"]:
+        return None
+    arrays_of = {part: {name: jnp.asarray(array) for name, array in found.items()} for part, found in parts.items()}
+    record = Record(**arrays_of["record"]) if parts["record"] else None
+    before = state_from(parts["before"], like, path) if parts["before"] else None
+    return Pause(
+        state_from(arrays, like, path), Info(**arrays_of["info"]), record, before, arrays_of["mask"].get("before")
+    )
 
 
 def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> State:

@@ -1,14 +1,18 @@
-"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/,
-checkpoint.safetensors, weights.safetensors."""
+"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors, and
+checkpoints: checkpoint.safetensors, the one before it, and the one of the best objective."""
 
+import errno
 import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,10 +22,36 @@ from ..layout import Layout
 from ..model import Model
 from ..reduction import Record
 from ..training import State
-from .checkpoint import load_arrays, save_arrays, state_from, write_atomic
+from .checkpoint import copy_atomic, load_arrays, load_metadata, pause_from, save_arrays, state_from, write_atomic
 from .config import Config
+from .lock import RunLock
+from .loop import Pause
 
 HISTOGRAM_EDGES = np.concatenate([-np.logspace(4, -1, 26), np.linspace(-0.1, 0.1, 3)[1:-1], np.logspace(-1, 1, 11)])
+
+
+class Place(NamedTuple):
+    """Where a checkpoint stands: whole epochs, steps into the next, and by what the learning rate is multiplied."""
+
+    epoch: int
+    steps: int = 0
+    rate_factor: float = 1.0
+
+    def as_text(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self._asdict().items()}
+
+    @staticmethod
+    def from_text(text: dict[str, str], path: Path) -> "Place":
+        try:
+            return Place(int(text["epoch"]), int(text.get("steps", 0)), float(text.get("rate_factor", 1.0)))
+        except (KeyError, ValueError) as error:
+            raise RunError(f"{path}: is no checkpoint of a run ({error})") from error
+
+
+class Loaded(NamedTuple):
+    state: State
+    place: Place
+    pause: Pause | None  # where the checkpoint is of the middle of an epoch
 
 
 @dataclass(frozen=True)
@@ -36,7 +66,11 @@ class RunFolder:
         elif _is_taken(path):
             if path.is_dir() and not (path / "config.json").is_file():
                 raise RunError(f"--out: {path} is no run folder; --overwrite will not delete it. Choose another.")
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if path.is_dir():
+                with RunLock(path):
+                    shutil.rmtree(path)
+            else:
+                path.unlink()
         try:
             (path / "reductions").mkdir(parents=True)
         except OSError as error:
@@ -62,6 +96,14 @@ class RunFolder:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
 
+    @property
+    def previous(self) -> Path:
+        return self.path / "checkpoint.previous.safetensors"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "checkpoint.best.safetensors"
+
     def config(self) -> Config:
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
 
@@ -69,7 +111,8 @@ class RunFolder:
         return _parse((self.path / name).read_text(), self.path / name)
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:
-        write_atomic(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
+        with explained(self.path):
+            write_atomic(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The complete lines of a .jsonl file; a last line cut short by a kill is left out."""
@@ -78,7 +121,7 @@ class RunFolder:
         return [_parse(line, path) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def append(self, name: str, values: dict[str, Any]) -> None:
-        with open(self.path / name, "a") as file:
+        with explained(self.path), open(self.path / name, "a") as file:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -88,14 +131,47 @@ class RunFolder:
         """Forgets everything after `epoch`: what the checkpoint does not know of did not happen."""
         for name in ("metrics.jsonl", "reductions.jsonl"):
             kept = [line for line in self.lines(name) if line["epoch"] <= epoch]
-            write_atomic(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+            with explained(self.path):
+                write_atomic(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
-    def save_state(self, arrays: dict[str, np.ndarray], epoch: int) -> None:
-        save_arrays(self.checkpoint, arrays, {"epoch": str(epoch)})
+    def save_state(self, arrays: dict[str, np.ndarray], place: Place, neg_elbo: float | None = None) -> None:
+        """A new checkpoint; the one there becomes the one before it. `neg_elbo` of the whole epoch that led here: the
+        lowest so far is also kept as the best."""
+        with explained(self.path):
+            if self.checkpoint.exists():
+                copy_atomic(self.checkpoint, self.previous)
+            words = {"neg_elbo": str(neg_elbo)} if neg_elbo is not None else {}
+            save_arrays(self.checkpoint, arrays, {**place.as_text(), **words})
+            if neg_elbo is not None and neg_elbo < self._best_so_far():
+                copy_atomic(self.checkpoint, self.best)
 
-    def load_state(self, like: State) -> tuple[State, int]:
-        arrays, metadata = load_arrays(self.checkpoint)
-        return state_from(arrays, like, self.checkpoint), int(metadata["epoch"])
+    def _best_so_far(self) -> float:
+        try:
+            return float(load_metadata(self.best)["neg_elbo"])
+        except (RunError, KeyError, ValueError):  # none yet, or damaged: the next one is the best
+            return float("inf")
+
+    def checkpoints(self) -> dict[Place, Path]:
+        """The checkpoints that can be used, the newest first. One that is damaged is named on standard error; none at
+        all is an error, never a silent start from nothing."""
+        found, problems = {}, []
+        for path in (self.checkpoint, self.previous):
+            try:
+                found.setdefault(Place.from_text(load_arrays(path)[1], path), path)
+            except RunError as error:
+                problems.append(str(error))
+        if not found:
+            raise RunError(f"{self.path}: no checkpoint can be used. {' '.join(problems)}")
+        if problems and self.checkpoint not in found.values():
+            print(f"{problems[0]}. Going on from {self.previous}.", file=sys.stderr)
+        return found
+
+    def load_state(self, like: State, place: "Place | None" = None) -> Loaded:
+        """The newest state, or that of a place."""
+        found = self.checkpoints()
+        place = next(iter(found)) if place is None else place
+        arrays, _ = load_arrays(found[place])
+        return Loaded(state_from(arrays, like, found[place]), place, pause_from(arrays, like, found[place]))
 
     def save_weights(self, model: Model, state: State) -> None:
         """The weights at the posterior mean, pruned, layer by layer as matrices with the bias as the last column: what
@@ -104,7 +180,8 @@ class RunFolder:
         names = [f"{i:03d} {name}" for i, name in enumerate(model.layout.names)]
         arrays = {name: np.asarray(matrix) for name, matrix in zip(names, model.layout.matrices(weights), strict=True)}
         biases = json.dumps([block.bias_shape is not None for block in model.layout.blocks])
-        save_arrays(self.path / "weights.safetensors", arrays, {"biases": biases})
+        with explained(self.path):
+            save_arrays(self.path / "weights.safetensors", arrays, {"biases": biases})
 
     def weights(self) -> dict[str, np.ndarray]:
         """Each layer's weights at the posterior mean, without biases, in order."""
@@ -140,7 +217,28 @@ class RunFolder:
             "delta_f": delta_f[before].clip(-6e4, 6e4).astype(np.float16),
             "before": np.packbits(before),
         }
-        save_arrays(self.path / "reductions" / f"epoch-{epoch:04d}.safetensors", arrays, {"weights": str(mask.size)})
+        path = self.path / "reductions" / f"epoch-{epoch:04d}.safetensors"
+        with explained(self.path):
+            save_arrays(path, arrays, {"weights": str(mask.size)})
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What the system refuses is said in words, with what is left."""
+    try:
+        yield
+    except OSError as error:
+        causes = {
+            errno.ENOSPC: "the disk is full",
+            errno.EDQUOT: "the quota is used up",
+            errno.EROFS: "it is read-only",
+        }
+        cause = causes.get(error.errno or 0, error.strerror or str(error))
+        if not path.exists():
+            raise RunError(f"{path}: was removed while it was being written; nothing of it is left") from error
+        raise RunError(
+            f"{path}: cannot be written ({cause}). The last checkpoint in it is untouched; continue with --resume."
+        ) from error
 
 
 def _is_taken(path: Path) -> bool:

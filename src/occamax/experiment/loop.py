@@ -1,9 +1,9 @@
 """The one visible loop: reduce → train → evaluate, epoch by epoch."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxtyping import Array
 from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
-from ..training import State
+from ..training import Info, State
 from .guard import Guard
 from .program import Program
 
@@ -30,6 +30,24 @@ class Epoch:
     train_seconds: float
 
 
+class Pause(NamedTuple):
+    """The middle of an epoch: all that is needed to go on as if nothing had happened."""
+
+    state: State
+    info: Info  # of the steps so far, the last axis the steps
+    record: Record | None  # of the reduction before the epoch
+    before: State | None  # the state to go back to if that reduction is undone
+    mask: Array | None  # before that reduction
+
+
+class PausedError(Exception):
+    """Training was asked to stop in the middle of an epoch."""
+
+    def __init__(self, epoch: int, pause: Pause):
+        super().__init__(f"paused in epoch {epoch + 1}")
+        self.epoch, self.pause = epoch, pause  # the epoch counted from 0
+
+
 def epochs(
     program: Program,
     state: State,
@@ -39,22 +57,35 @@ def epochs(
     samples: int = 100,
     curve_samples: int | None = None,
     history: Sequence[Sequence[dict[str, Any]]] | None = None,
+    pause: Pause | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Epoch]:
     """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
-    `samples` draws, those before it `curve_samples`, as many unless given. `history`: each seed's metrics so far."""
+    `samples` draws, those before it `curve_samples`, as many unless given. `history`: each seed's metrics so far.
+    `pause`: where in epoch `first` to go on. When `should_stop` says so after a lap, `PausedError` brings the pause."""
     reduction, budget = program.method.reduction, program.budget
     tolerance = None if reduction is None else reduction.tolerance
     guard = Guard(tolerance, program.model.likelihood.baseline(np.asarray(train[1])), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
-        record, before = None, None
-        if reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
-            before = jax.tree.map(jnp.copy, state) if guard.is_on else None
+        record, before, mask, done = None, None, None, []
+        if pause is not None:
+            (state, info, record, before, mask), pause = pause, None
+            done = [info]
+        elif reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
+            before, mask = jax.tree.map(jnp.copy, state) if guard.is_on else None, jnp.copy(state.mask)
             state, record = program.reduce(state, jnp.float32(epoch / budget.epochs))
             if before is not None and guard.held.any():  # some seeds sit this one out
                 state = program.choose(guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
-        state, info = program.train(state, train)
+        for lap in _laps_left(program, done):
+            if done and should_stop():
+                raise PausedError(epoch, Pause(state, _joined(done), record, before, mask))
+            state, info = program.train_lap[lap](state, train)
+            if done:
+                jax.block_until_ready(done[-1])  # the device works on one lap while the next waits
+            done.append(info)
+        info = _joined(done)
         neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
         train_seconds = time.perf_counter() - began
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
@@ -80,6 +111,16 @@ def epochs(
         seconds = time.perf_counter() - began
         metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
         yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
+
+
+def _laps_left(program: Program, done: list[Info]) -> list[int]:
+    steps = sum(info.neg_elbo.shape[-1] for info in done)
+    starts = np.cumsum([0, *program.laps[:-1]])
+    return [lap for lap, start in zip(program.laps, starts, strict=True) if start >= steps]
+
+
+def _joined(infos: list[Info]) -> Info:
+    return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts], axis=-1), *infos)
 
 
 def _sparsity(program: Program, state: State, index: int) -> float:

@@ -1,7 +1,7 @@
 """The compiled parts of a run: one epoch, one reduction, one evaluation, for one seed or several at once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from ..model import Model
 from ..reduction import Record, reduce
 from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_epoch, start
 
+T = TypeVar("T")
+LONGEST_LAP = 100  # steps between two looks at whether to stop
+
 
 class Program:
     """Compiled functions of the state. With several seeds every leaf of the state has a leading axis of seeds."""
@@ -24,7 +27,9 @@ class Program:
         self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
         self.optimizer = adabelief(method.learning_rate, budget)
         units = _units(model, method)
-        epoch = make_epoch(model, self.optimizer, budget, method.divergence_weight, method.estimator)
+        parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
+        sizes = (budget.steps, *set(self.laps))
+        compiled = {n: jax.jit(self._lift(make_epoch(*parts, n), 1), donate_argnums=0) for n in sizes}
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
@@ -35,11 +40,19 @@ class Program:
             key = jax.random.fold_in(state.key, EVALUATION_STREAM)
             return predict(model, state.posterior, state.mask, key, inputs, targets, samples)
 
-        self.train: Callable[[State, Any], tuple[State, Info]] = jax.jit(self._lift(epoch, 1), donate_argnums=0)
+        self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
+        self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
         self.reduce: Callable[[State, Array], tuple[State, Record]] = jax.jit(
             self._lift(reduction, 1), donate_argnums=0
         )
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = jax.jit(self._lift(evaluation, 3))
+
+    @property
+    def laps(self) -> list[int]:
+        """An epoch's steps cut into laps of nearly the same length, none longer than LONGEST_LAP."""
+        count = -(-self.budget.steps // LONGEST_LAP)
+        short, longer = divmod(self.budget.steps, count)
+        return [short + 1] * longer + [short] * (count - longer)
 
     def evaluate(self, state: State, inputs: Array, targets: Array, samples: int = 100) -> Predictive:
         """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
@@ -70,8 +83,8 @@ class Program:
             lambda one, two: jnp.where(flags.reshape(-1, *[1] * (two.ndim - 1)), one, two), chosen, other
         )
 
-    def stack(self, states: list[State]) -> State:
-        """One state for all seeds from one each."""
+    def stack(self, states: list[T]) -> T:
+        """One state, or any tree, for all seeds from one each."""
         return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 

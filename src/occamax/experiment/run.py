@@ -1,41 +1,91 @@
 """Runs in folders: train, resume, evaluate."""
 
+import shlex
+import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..errors import DivergedError, RunError
+from ..errors import ArgumentError, DivergedError, RunError, StoppedError
 from ..evaluation import score
-from ..reduction import Record
+from ..schedules import Scaled
 from ..training import State
-from .checkpoint import state_arrays
 from .config import Config, Experiment
-from .folder import RunFolder, environment
-from .loop import Epoch, counted, epochs, sparsity
+from .folder import Loaded, RunFolder, environment
+from .lock import RunLock
+from .loop import PausedError, counted, epochs, sparsity
 from .program import Program, on_device
 from .progress import Progress
+from .signals import StopSignals
+from .writer import Writer
 
 
 def train(
-    experiment: Experiment, paths: Sequence[Path], seeds: Sequence[int], resume: bool = False, overwrite: bool = False
+    experiment: Experiment,
+    paths: Sequence[Path],
+    seeds: Sequence[int],
+    resume: bool = False,
+    overwrite: bool = False,
+    halvings: int = 0,
 ) -> list[dict[str, Any]]:
-    """Trains one run a seed, all seeds in one program, each in its own folder. Returns their summaries."""
-    config = experiment.config
-    configs = [replace(config, seed=seed) for seed in seeds]
+    """Trains one run a seed, all seeds in one program, each in its own folder. Returns their summaries.
+
+    SIGTERM and SIGINT save what is reached and raise `StoppedError`. `halvings`: how often, when the objective
+    diverges, to go back to the last checkpoint and on at half the learning rate, before `DivergedError` ends it.
+    """
+    if halvings < 0:
+        raise ArgumentError(f"halvings: {halvings} given; it must be a whole number from 0 up")
+    configs = [replace(experiment.config, seed=seed) for seed in seeds]
     pairs = list(zip(paths, configs, strict=True))
     if resume:
         folders = [_reopen(path, own) for path, own in pairs]
     else:
         folders = [RunFolder.create(path, own, overwrite) for path, own in pairs]
-    program = Program(experiment.model, experiment.method, config.budget, tuple(seeds))
-    state, first = _first_state(program, folders, resume)
-    writer = Writer(folders, program, state)
+    with ExitStack() as held, StopSignals() as stop:
+        for folder in folders:
+            held.enter_context(RunLock(folder.path))
+        loaded = _load(_program(experiment, seeds), folders) if resume else None
+        for left in reversed(range(halvings + 1)):
+            try:
+                return _train(experiment, folders, tuple(seeds), loaded, stop)
+            except DivergedError as error:
+                if not left:
+                    raise DivergedError(f"{error} The last good checkpoint is {folders[0].checkpoint}.") from error
+                loaded = _load(_program(experiment, seeds), folders)
+                loaded = loaded._replace(place=loaded.place._replace(rate_factor=loaded.place.rate_factor / 2))
+                place = loaded.place
+                print(f"{error} Going back to epoch {place.epoch}, {place.rate_factor:g} of the rate.", file=sys.stderr)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _program(experiment: Experiment, seeds: Sequence[int], rate_factor: float = 1.0) -> Program:
+    method = experiment.method
+    if rate_factor != 1.0:
+        method = replace(method, learning_rate=Scaled(method.learning_rate, rate_factor))
+    return Program(experiment.model, method, experiment.config.budget, tuple(seeds))
+
+
+def _train(
+    experiment: Experiment, folders: list[RunFolder], seeds: tuple[int, ...], loaded: Loaded | None, stop: StopSignals
+) -> list[dict[str, Any]]:
+    """From a loaded checkpoint, or from the start, to the end."""
+    config = experiment.config
+    rate_factor = 1.0 if loaded is None else loaded.place.rate_factor
+    program = _program(experiment, seeds, rate_factor)
+    state, first, pause = (
+        (program.start(), 0, None) if loaded is None else (loaded[0], loaded.place.epoch, loaded.pause)
+    )
+    # reductions are recorded when their epoch is over, against the mask that was there before
+    mask = state.mask if pause is None or pause.mask is None else pause.mask
+    writer = Writer(folders, program, mask, rate_factor)
+    if loaded is None:
+        writer.start(state)
     train_data, test_data = on_device(experiment.dataset.train), on_device(experiment.dataset.test)
     began = time.perf_counter()
     rates = []
@@ -43,13 +93,21 @@ def train(
         try:
             history = [folder.metrics() for folder in folders]
             draws = config.samples, config.curve_samples
-            for epoch in epochs(program, state, train_data, test_data, first, *draws, history):
-                writer.write(epoch)
+            resumed_inside = pause is not None
+            for epoch in epochs(program, state, train_data, test_data, first, *draws, history, pause, stop.asked):
+                writer.write(epoch, must_save=stop.asked())
                 state = epoch.state
-                rates.append(config.steps / epoch.train_seconds)
+                if not resumed_inside:
+                    rates.append(config.steps / epoch.train_seconds)
+                resumed_inside = False
                 progress.show(epoch, program)
-        except DivergedError as error:
-            raise DivergedError(f"{error} The last good checkpoint is {folders[0].checkpoint}.") from error
+                if stop.asked() and epoch.number < config.epochs:
+                    raise _stopped(config, folders, seeds, stop, f"after epoch {epoch.number}")
+        except PausedError as paused:
+            writer.pause(paused.epoch, paused.pause)
+            steps = paused.pause.info.neg_elbo.shape[-1]
+            where = f"in epoch {paused.epoch + 1} after {steps} steps"
+            raise _stopped(config, folders, seeds, stop, where) from None
         finally:
             writer.close()
     seconds = time.perf_counter() - began
@@ -60,21 +118,40 @@ def train(
     ]
 
 
-def _first_state(program: Program, folders: list[RunFolder], resume: bool) -> tuple[State, int]:
-    state = program.start()
-    if not resume:
-        for i, folder in enumerate(folders):
-            folder.save_state(state_arrays(program.of_seed(state, i)), 0)
-        return state, 0
-    loaded = [folder.load_state(program.of_seed(state, i)) for i, folder in enumerate(folders)]
-    first = min(epoch for _, epoch in loaded)
-    if any(epoch != first for _, epoch in loaded):
-        raise RunError(
-            f"--resume: the seeds stopped at different epochs {[e for _, e in loaded]}. Resume each by itself."
-        )
+def _stopped(
+    config: Config, folders: list[RunFolder], seeds: Sequence[int], stop: StopSignals, where: str
+) -> StoppedError:
+    assert stop.signum is not None
+    command = resume_command(config, [folder.path for folder in folders], seeds)
+    return StoppedError(f"stopped {where}; everything is saved. Continue with:\n  {command}", stop.signum)
+
+
+def resume_command(config: Config, paths: Sequence[Path], seeds: Sequence[int]) -> str:
+    """What a user types to go on."""
+    words = ["occamax", "train", config.data, config.network, config.method]
+    for field in fields(Config):
+        value = getattr(config, field.name)
+        if field.name not in ("data", "network", "method", "seed") and value != field.default:
+            words += [f"--{field.name.replace('_', '-')}", str(value)]
+    one = len(paths) == 1
+    words += ["--seed", str(seeds[0]), "--out", str(paths[0])] if one else ["--seeds", str(len(seeds))]
+    words += [] if one else ["--out", str(paths[0].parent)]
+    return shlex.join([*words, "--resume"])
+
+
+def _load(program: Program, folders: list[RunFolder]) -> Loaded:
+    """The newest place that the checkpoints of all seeds share; what was written after it is forgotten."""
+    like = program.start()
+    places = [list(folder.checkpoints()) for folder in folders]
+    shared = [place for place in places[0] if all(place in others for others in places[1:])]
+    if not shared:
+        ends = ", ".join(f"{folder.path} at epoch {own[0].epoch}" for folder, own in zip(folders, places, strict=True))
+        raise RunError(f"--resume: the seeds stopped at different epochs ({ends}). Resume each by itself.")
+    parts = [folder.load_state(program.of_seed(like, i), shared[0]) for i, folder in enumerate(folders)]
     for folder in folders:
-        folder.rewind(first)
-    return program.stack([state for state, _ in loaded]), first
+        folder.rewind(shared[0].epoch)
+    pauses = [part.pause for part in parts if part.pause is not None]
+    return Loaded(program.stack([part.state for part in parts]), shared[0], program.stack(pauses) if pauses else None)
 
 
 def _reopen(path: Path, config: Config) -> RunFolder:
@@ -86,56 +163,6 @@ def _reopen(path: Path, config: Config) -> RunFolder:
             f"--resume: {path} is another run ({'; '.join(changed)}). Ask for the same, or choose another --out."
         )
     return folder
-
-
-class Writer:
-    """Writes epochs to the run folders in the background; an error comes out at the next write, or at the end.
-
-    Metrics are written every epoch. A checkpoint is written when the time since the last is so long that checkpoints
-    take at most `SHARE` of it, and after the last epoch: the first costs what it costs, later ones wait accordingly.
-    """
-
-    SHARE = 0.02
-
-    def __init__(self, folders: list[RunFolder], program: Program, state: State):
-        self.folders, self.program = folders, program
-        self.saved, self.cost = time.perf_counter(), 0.0  # when the last checkpoint was begun, and the seconds it took
-        self.masks = [np.asarray(program.of_seed(state.mask, i)) for i in range(len(folders))]
-        self.pool = ThreadPoolExecutor(max_workers=1)
-        self.pending: Future | None = None
-
-    def write(self, epoch: Epoch) -> None:
-        self._wait()
-        began = time.perf_counter()
-        is_due = self.SHARE * (began - self.saved) >= self.cost or epoch.number == self.program.budget.epochs
-        # before the next epoch donates them
-        arrays, record = state_arrays(epoch.state) if is_due else None, jax.device_get(epoch.record)
-        self.pending = self.pool.submit(self._write, epoch, arrays, record, began)
-
-    def _write(self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float) -> None:
-        for i, folder in enumerate(self.folders):
-            if record is not None:
-                own = self.program.of_seed(record, i)
-                undone = epoch.undone[i]
-                folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number, undone)
-                self.masks[i] = self.masks[i] if undone else own.mask
-            folder.append("metrics.jsonl", epoch.metrics[i])
-            if arrays is not None:
-                own_arrays = {name: self.program.of_seed(array, i) for name, array in arrays.items()}
-                folder.save_state(own_arrays, epoch.number)
-        if arrays is not None:
-            self.saved, self.cost = began, time.perf_counter() - began
-
-    def _wait(self) -> None:
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            pending.result()
-
-    def close(self) -> None:
-        try:
-            self._wait()
-        finally:
-            self.pool.shutdown()
 
 
 def _summarise(
@@ -174,7 +201,7 @@ def restore(folder: RunFolder, data_dir: Path | None = None) -> tuple[Experiment
     config = folder.config()
     experiment = Experiment.of(config, data_dir)
     program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
-    return experiment, folder.load_state(program.start())[0]
+    return experiment, folder.load_state(program.start()).state
 
 
 def evaluate(folder: RunFolder, data_dir: Path | None = None, samples: int | None = None) -> dict[str, float]:
