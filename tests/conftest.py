@@ -1,8 +1,16 @@
-"""Shapes in the types are checked while the tests run; float64 is switched on where a test asks for it."""
+"""Shapes in the types are checked while the tests run; float64 is switched on where a test asks for it. A program
+that two tests compile, or a process that a test starts, is compiled once for all of them."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occamax-tests-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import pytest

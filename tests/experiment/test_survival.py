@@ -119,25 +119,12 @@ def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(experime
         same_end(one, two)
 
 
+WORDS = ("train", "fashion_mini", "lenet-300-100", "bmr", "--epochs=40", "--steps=5", "--batch=16", "--samples=2")
+
+
 def begin(path, *more):
-    words = [
-        "train",
-        "fashion_mini",
-        "lenet-300-100",
-        "bmr",
-        "--epochs",
-        "40",
-        "--steps",
-        "5",
-        "--batch",
-        "16",
-        "--samples",
-        "2",
-    ]
-    return subprocess.Popen(
-        [sys.executable, "-m", "occamax", *words, "--out", str(path), *more],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "occamax", *WORDS, "--out", str(path), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for_lines(path, process, count):

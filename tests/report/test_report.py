@@ -14,8 +14,8 @@ from occamax.report.figures import as_images, picture_side
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    for method in ("map", "bmr"):
-        config = Config("fashion_mini", "lenet", method, epochs=5, steps=2, batch=8, samples=2)
+    for method, sparsity in (("map", None), ("bmr", 0.5)):
+        config = Config("fashion_mini", "lenet", method, epochs=5, steps=2, batch=8, samples=2, sparsity=sparsity)
         train(Experiment.of(config), [folder / method / f"seed{seed}" for seed in (0, 1)], [0, 1])
     return folder
 

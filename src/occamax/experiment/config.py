@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .. import methods, networks
@@ -32,8 +33,16 @@ class NetworkSpec:
         return dataset.shape if self.image_size is None else (dataset.shape[0], self.image_size, self.image_size)
 
     def module(self, dataset: Dataset, dropout: float = 0.0) -> Any:
-        """The network for a data set. Its weights are a template; those that are trained come from the method."""
-        return self.build(self.shape(dataset), dataset.classes, dropout, jax.random.key(0))
+        """The network for a data set."""
+        return self.template(self.shape(dataset), dataset.classes, dropout)
+
+    def template(self, shape: tuple[int, ...], classes: int, dropout: float = 0.0) -> Any:
+        """The network with zeros for weights: those that are trained come from the method, and all are trained."""
+        shapes = eqx.filter_eval_shape(self.build, shape, classes, dropout, jax.random.key(0))
+        is_shape = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
+        return jax.tree.map(
+            lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)) if is_shape(leaf) else leaf, shapes
+        )
 
     def model(self, dataset: Dataset, method: Method, compute_type: Any = jnp.float32) -> Model:
         """The Bayesian network for a data set and a method."""
@@ -101,6 +110,10 @@ class Config:
         choose("NETWORK", self.network, NETWORKS)
         choose("METHOD", self.method, METHODS)
         choose("precision", self.precision, PRECISIONS)
+        for name in ("sparsity", "unit_price"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ArgumentError(f"{name}: {value!r} given; it must be a number")
         _ = self.budget
         _ = self.chosen_method()
         numbers = {"seed": 0, "samples": 1} | ({} if self.curve_samples is None else {"curve_samples": 1})
@@ -108,6 +121,8 @@ class Config:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
+        if self.seed >= 2**32:
+            raise ArgumentError(f"seed: {self.seed} given; it must be under 2³²")
 
     @property
     def budget(self) -> Budget:

@@ -108,7 +108,7 @@ class RunFolder:
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        return _parse((self.path / name).read_text(), self.path / name)
+        return _parse(_text(self.path / name), self.path / name)
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:
         with explained(self.path):
@@ -117,7 +117,7 @@ class RunFolder:
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The complete lines of a .jsonl file; a last line cut short by a kill is left out."""
         path = self.path / name
-        text = path.read_text() if path.exists() else ""
+        text = _text(path) if path.exists() else ""
         return [_parse(line, path) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def append(self, name: str, values: dict[str, Any]) -> None:
@@ -249,6 +249,13 @@ def _histogram(values: np.ndarray) -> list[int]:
     """Counts between HISTOGRAM_EDGES; what lies outside falls into the first or last bin."""
     clipped = np.clip(values, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
     return np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from error
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:

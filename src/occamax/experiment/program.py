@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PRNGKeyArray
 
 from ..data import Split
 from ..evaluation import Predictive, predict
@@ -64,10 +64,11 @@ class Program:
 
     def start(self) -> State:
         """The first state of every seed."""
-        return self.stack([self._start(seed) for seed in self.seeds])
+        start = jax.jit(self._start)  # one program instead of some dozen small ones
+        return self.stack([start(jax.random.key(seed)) for seed in self.seeds])
 
-    def _start(self, seed: int) -> State:
-        first_key, key = jax.random.split(jax.random.key(seed))
+    def _start(self, seed_key: PRNGKeyArray) -> State:
+        first_key, key = jax.random.split(seed_key)
         posterior = self.method.first_posterior(self.model, first_key)
         return start(posterior, self.model.layout.size, self.optimizer, key)
 

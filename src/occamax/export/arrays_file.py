@@ -3,8 +3,6 @@ index type) where that takes fewer bytes. Nothing is ever unpickled."""
 
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from ..model import Model
 from ..posteriors import Posterior
 from . import chain as c
 from .card import Card
+from .npz import ERRORS, read_npz
 from .posterior_file import Packed, unpack
 
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
@@ -133,7 +132,7 @@ def _said(path: Path) -> Iterator[None]:
     """Whatever is wrong with a file is an error of ours that names it."""
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, RunError, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
+    except (RunError, TypeError, IndexError, AttributeError, *ERRORS) as error:
         raise ExportError(f"{path}: is no export of occamax, or damaged ({error})") from error
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -144,11 +143,6 @@ def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    with zipfile.ZipFile(path) as archive:  # before anything is unpacked
-        declared = sum(info.file_size for info in archive.infolist())
-        if declared > LARGEST:
-            raise ValueError(f"it declares {declared} bytes")
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = read_npz(path, LARGEST)
     names = [name for name in ("occamax", "structure", "posterior") if name in arrays]
     return arrays, {name: arrays.pop(name).tobytes().decode() for name in names}

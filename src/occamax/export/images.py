@@ -1,13 +1,12 @@
 """Images as a user has them: PNG and JPEG files, a folder of them, or an array file."""
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import ExportError
 from .card import Card
+from .npz import ERRORS, read_npz
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 LARGEST = 2**30  # bytes that an array file may declare
@@ -49,13 +48,9 @@ def _image(path: Path, card: Card) -> np.ndarray | str:
 
 def _array_file(path: Path, card: Card) -> Iterator[tuple[str, np.ndarray | str]]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(info.file_size for info in archive.infolist()) > LARGEST:
-                raise ExportError(f"it declares more than {LARGEST} bytes")
-        with np.load(path, allow_pickle=False) as file:
-            name = "images" if "images" in file.files else file.files[0]
-            images = file[name]
-    except (OSError, ValueError, IndexError, EOFError, zipfile.BadZipFile, ExportError) as error:
+        arrays = read_npz(path, LARGEST)
+        images = arrays["images"] if "images" in arrays else next(iter(arrays.values()))
+    except (OSError, StopIteration, *ERRORS) as error:
         yield str(path), f"cannot be read as an array file ({error})"
         return
     if images.ndim == 3 and card.input_shape[0] == 1:

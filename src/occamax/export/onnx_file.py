@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ..errors import ExportError
 from . import chain as c
 from .card import Card
+from .digest import NO_DIGEST, digest_of
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
 IR_VERSION = 9
@@ -56,9 +57,10 @@ def write_onnx(chain: c.Chain, card: Card) -> bytes:
         made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="occamax",
         producer_version=card.version,
     )  # fmt: skip
-    helper.set_model_props(model, {"occamax": card.as_json()})
+    helper.set_model_props(model, {"occamax": card.as_json(), "digest": NO_DIGEST})
     onnx.checker.check_model(model, full_check=True)
-    return model.SerializeToString()
+    content = model.SerializeToString()
+    return content.replace(NO_DIGEST.encode(), digest_of(content).encode(), 1)
 
 
 def _prepare(graph: Graph, card: Card) -> str:

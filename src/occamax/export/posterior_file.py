@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,11 +68,11 @@ def unpack(arrays: dict[str, np.ndarray], text: dict[str, str], card: Card) -> t
     return model, MeanField(*parts), mask
 
 
-def _network(card: Card) -> eqx.Module:
+def _network(card: Card) -> Any:
     spec = NETWORKS[card.config["network"]]
     channels, height, width = card.input_shape
     shape = (channels, height + 2 * card.pad, width + 2 * card.pad)
-    return spec.build(shape, len(card.class_names), 0.0, jax.random.key(0))
+    return spec.template(shape, len(card.class_names))
 
 
 def _prior(values: dict[str, Any]) -> Prior:

@@ -15,6 +15,7 @@ from ..experiment.checkpoint import write_atomic
 from . import arrays_file
 from .card import Card
 from .chain import Chain
+from .digest import is_intact
 from .posterior_file import Draw, Packed, sampler
 
 FORMATS = ("onnx", "safetensors", "npz")
@@ -74,10 +75,14 @@ def onnx_predictor(path: Path) -> tuple[Predict, Card]:
     options.log_severity_level = 3
     options.intra_op_num_threads = 1  # one core: what the latency is stated for
     try:
-        session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        content = path.read_bytes()
+        session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
         raise ExportError(f"{path}: onnxruntime cannot load it ({str(error).splitlines()[0]})") from error
-    card = Card.from_json(session.get_modelmeta().custom_metadata_map.get("occamax", ""), str(path))
+    words = session.get_modelmeta().custom_metadata_map
+    card = Card.from_json(words.get("occamax", ""), str(path))
+    if not is_intact(content, words.get("digest", "")):
+        raise ExportError(f"{path}: is damaged; its content does not match its digest")
     return lambda pixels: session.run(None, {"pixels": pixels})[0], card
 
 

@@ -1,0 +1,95 @@
+"""Kills: short runs that are killed again and again, and must end as if nothing had happened.
+
+    python benchmarks/kills.py [--kills 200] [--seed 0]
+
+Each run (a small network, 40 epochs of 5 steps) gets ten SIGKILLs at random moments, from its first second on, and is
+resumed after each. Its end is compared with that of a run that was left alone: weights, metrics (their seconds apart)
+and reductions bit for bit, no line twice, none lost. Exits with 1 if anything differs.
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from occamax.experiment import RunFolder
+from occamax.experiment.checkpoint import load_arrays
+
+EPOCHS, EACH = 40, 10
+WORDS = f"train fashion_mini lenet-300-100 bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split()
+
+
+def begin(path: Path, *more: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "occamax", *WORDS, "--out", str(path), *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def lines(path: Path) -> int:
+    file = path / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
+def killed_run(path: Path, kills: int, rng: random.Random) -> int:
+    """Trains to the end through `kills` kills; how many of the resumptions failed."""
+    failed, resume = 0, ()
+    for _ in range(kills):
+        process = begin(path, *resume)
+        # some die before their first epoch, some soon after another one
+        wanted = lines(path) + rng.choice([0, 1, 1, 2])
+        moment = time.perf_counter() + rng.uniform(0.2, 6.0)
+        while process.poll() is None and (lines(path) < wanted or time.perf_counter() < moment):
+            if time.perf_counter() > moment and wanted <= lines(path):
+                break
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        _, said = process.communicate()
+        if process.returncode not in (-signal.SIGKILL, 0):
+            failed += 1
+            print(said)
+        resume = ("--resume",) if (path / "checkpoint.safetensors").exists() else ("--overwrite",)
+    process = begin(path, *resume)
+    _, said = process.communicate()
+    if process.returncode:
+        failed += 1
+        print(said)
+    return failed
+
+
+def differences(path: Path, other: Path) -> list[str]:
+    found = []
+    (ours, _), (theirs, _) = (load_arrays(p / "checkpoint.safetensors") for p in (path, other))
+    found += [name for name in theirs if not np.array_equal(ours[name], theirs[name])]
+    drop = lambda p: [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(p).metrics()]  # noqa: E731
+    found += ["metrics"] if drop(path) != drop(other) else []
+    same = RunFolder(path).lines("reductions.jsonl") == RunFolder(other).lines("reductions.jsonl")
+    return found + ([] if same else ["reductions"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    done = failed = different = 0
+    with tempfile.TemporaryDirectory() as name:
+        alone = Path(name) / "alone"
+        begin(alone).communicate()
+        while done < options.kills:
+            path = Path(name) / f"run{done}"
+            failed += killed_run(path, min(EACH, options.kills - done), rng)
+            wrong = differences(path, alone)
+            different += bool(wrong)
+            done += min(EACH, options.kills - done)
+            print(f"{done} kills: {failed} not resumed, {different} runs with another end {wrong or ''}", flush=True)
+    sys.exit(1 if failed or different else 0)
+
+
+if __name__ == "__main__":
+    main()
