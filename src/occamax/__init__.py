@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .data import Dataset as Dataset
     from .data import Split as Split
     from .data import Standardise as Standardise
+    from .data import Stream as Stream
     from .data import load_data as load_data
+    from .data import open_arrays as open_arrays
     from .errors import ArgumentError as ArgumentError
     from .errors import DataError as DataError
     from .errors import DivergedError as DivergedError
@@ -73,13 +75,14 @@ if TYPE_CHECKING:
     from .schedules import Constant as Constant
     from .schedules import Cosine as Cosine
     from .schedules import Ramp as Ramp
+    from .schedules import Scaled as Scaled
     from .training import Budget as Budget
     from .training import State as State
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "data": ("Dataset", "Split", "Standardise", "load_data"),
+    "data": ("Dataset", "Split", "Standardise", "Stream", "load_data", "open_arrays"),
     "errors": ("ArgumentError", "DataError", "DivergedError", "LayoutError", "OccamaxError", "RunError"),
     "estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
     "evaluation": ("Predictive", "accuracy", "brier", "calibration_error"),
@@ -116,7 +119,7 @@ _HOMES = {
         "delta_f",
         "reduce",
     ),
-    "schedules": ("Constant", "Cosine", "Ramp"),
+    "schedules": ("Constant", "Cosine", "Ramp", "Scaled"),
     "training": ("Budget", "State"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

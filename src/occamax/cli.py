@@ -1,5 +1,6 @@
 """The command line: parse and call. jax is imported inside the commands, so that --help answers at once."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,12 +50,22 @@ def train(
         int,
         typer.Option(help="Times to go back to the last checkpoint, on at half the rate, if the objective diverges."),
     ] = 0,
+    devices: Annotated[
+        str | None, typer.Option(help="Share the batch out over this many devices, or over `all` of every host.")
+    ] = None,
+    shard_weights: Annotated[
+        bool, typer.Option("--shard-weights", help="Share out the posterior and the optimiser as well.")
+    ] = False,
+    coordinator: Annotated[str | None, typer.Option(help="HOST:PORT of the first of several hosts.")] = None,
+    num_processes: Annotated[int | None, typer.Option(help="How many hosts there are.")] = None,
+    process_id: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
 ) -> None:
     """Train one network by one method; keep the run in a folder."""
     from .experiment import Config, Experiment, RunFolder, keep_compiled_programs
     from .experiment import train as train_runs
+    from .experiment.devices import choose_devices, is_first_host, join_hosts
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
@@ -65,13 +76,15 @@ def train(
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
     paths = [_run_path(config, out, number, seeds) for number in numbers]
-    if not resume and not overwrite:  # before data are read: a folder in the way should not cost that time
+    join_hosts(coordinator, num_processes, process_id)
+    where = choose_devices(devices, shard_weights)
+    if not resume and not overwrite and is_first_host():  # before data are read, which takes time
         for path in paths:
             RunFolder.refuse_existing(path)
-    experiment = Experiment.of(config, data_dir)
+    experiment = Experiment.of(config, data_dir, where)
     with _stoppable():
         summaries = train_runs(experiment, paths, numbers, resume, overwrite, halvings)
-    for path, summary in zip(paths, summaries, strict=True):
+    for path, summary in zip(paths, summaries, strict=is_first_host()):
         _print_summary(path, summary)
 
 
@@ -309,5 +322,13 @@ def main() -> None:
     try:
         app()
     except OccamaxError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        _leave_other_hosts()
         sys.exit(2)
+
+
+def _leave_other_hosts() -> None:
+    """Where hosts work together, an orderly exit would wait minutes for one that is gone."""
+    if "jax" in sys.modules and sys.modules["jax"].process_count() > 1:
+        sys.stdout.flush()
+        os._exit(2)

@@ -57,7 +57,7 @@ class VarianceScaled(Start):
         centers = model.prior.centers(model.layout)
         weights = jnp.asarray(np.concatenate(stds), jnp.float32) * normal + model.layout.gains()
         unit = (weights - centers) / model.prior.weight_stds(model.layout, prior_scales)
-        return jnp.concatenate([unit, log_scales])
+        return jnp.concatenate([unit, log_scales, jnp.zeros(model.latent_count - unit.size - log_scales.size)])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class Model(eqx.Module):
     **preprocess** turns one raw example (say, bytes) into what the network takes.
     **compute_type** is the type of activations and products; bfloat16 is mixed precision. Latents, posterior and
     likelihood stay in float32.
+    **multiple** The vector of latents is as long as the next multiple of it, so that devices can share it in equal
+    parts; what is over at its end stands for nothing.
     """
 
     network: Any
@@ -34,6 +36,7 @@ class Model(eqx.Module):
     likelihood: Likelihood = eqx.field(static=True)
     preprocess: Callable[[Array], Array] = eqx.field(static=True)
     compute_type: Any = eqx.field(static=True)
+    multiple: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Model(eqx.Module):
         select: Callable[[Any], Any] | None = None,
         preprocess: Callable[[Array], Array] = jnp.asarray,
         compute_type: Any = jnp.float32,
+        multiple: int = 1,
     ):
         self.network = network
         self.layout = Layout.of(network, select)
@@ -50,6 +54,7 @@ class Model(eqx.Module):
         self.likelihood = Categorical() if likelihood is None else likelihood
         self.preprocess = preprocess
         self.compute_type = jnp.dtype(compute_type)
+        self.multiple = multiple
 
     @property
     def latent_prior(self) -> LatentPrior:
@@ -58,12 +63,15 @@ class Model(eqx.Module):
 
     @property
     def latent_count(self) -> int:
-        return self.layout.size + self.latent_prior.shape.size
+        needed = self.layout.size + self.latent_prior.shape.size
+        return -(-needed // self.multiple) * self.multiple
 
     def split(self, latents: Float[Array, "latents"]) -> list[Array]:
         """ŵ of every weight, the prior's log-scales, the likelihood's log-scales."""
-        first, last = self.layout.size, latents.size - self.likelihood.scale_gammas()[0].size
-        return [latents[:first], latents[first:last], latents[last:]]
+        first = self.layout.size
+        last = first + self.prior.scale_gammas(self.layout)[0].size
+        end = last + self.likelihood.scale_gammas()[0].size
+        return [latents[:first], latents[first:last], latents[last:end]]
 
     def weights(self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> Float[Array, "weights"]:
         unit, log_scales, _ = self.split(latents)

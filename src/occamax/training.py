@@ -10,7 +10,7 @@ with the expectation over one draw of the weights and one batch. A step minimise
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -98,6 +98,16 @@ def objective(
     return loss, Info(expected_nll + divergence, expected_nll, divergence)
 
 
+def draws(
+    key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch: int, data_size: int
+) -> tuple[Int[Array, "steps batch"], PRNGKeyArray]:
+    """Which examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a function
+    of the step's number alone."""
+    step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))
+    batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
+    return jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, data_size))(batch_keys), keys
+
+
 def make_epoch(
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -105,23 +115,26 @@ def make_epoch(
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
     steps: int | None = None,
-) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
+    spread: Callable[[Any], Any] = lambda batch: batch,
+    is_streamed: bool = False,
+) -> Callable[..., tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
-    it is that many steps of one: all randomness depends on the step's number alone.
+    it is that many steps of one: all randomness depends on the step's number alone. `spread` lays a batch out over
+    devices. `is_streamed` makes a function of the state, the batches of all steps and the size of the data, for data
+    that do not lie on the device; `draws` says which examples it wants.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
 
-    def step(state: State, rows: Int[Array, "batch"], key: PRNGKeyArray, data: tuple[Array, Array]):
-        inputs, targets = data
+    def step(state: State, batch: tuple[Array, Array], key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
         weight = divergence_weight(state.step / budget.total_steps)
         gradient, info = jax.grad(objective, has_aux=True)(
             state.posterior,
             model,
             state.mask,
-            (inputs[rows], targets[rows]),
+            batch,
             key,
-            len(inputs),
+            data_size,
             weight,
             estimator,
         )
@@ -129,13 +142,22 @@ def make_epoch(
         posterior = eqx.apply_updates(state.posterior, updates)
         return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
 
+    count = budget.steps if steps is None else steps
+
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
-        step_keys = jax.vmap(lambda i: jax.random.fold_in(state.key, i))(
-            state.step + jnp.arange(budget.steps if steps is None else steps)
-        )
-        batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
-        rows = jax.vmap(lambda key: jax.random.randint(key, (budget.batch,), 0, len(data[0])))(batch_keys)
-        return lax.scan(lambda carry, drawn: step(carry, *drawn, data), state, (rows, keys))
+        rows, keys = draws(state.key, state.step, count, budget.batch, len(data[0]))
 
+        def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
+            rows, key = drawn
+            return step(carry, spread((data[0][rows], data[1][rows])), key, len(data[0]))
+
+        return lax.scan(one, state, (rows, keys))
+
+    def streamed(state: State, batches: tuple[Array, Array], data_size: int) -> tuple[State, Info]:
+        _, keys = draws(state.key, state.step, count, budget.batch, data_size)
+        return lax.scan(lambda carry, drawn: step(carry, spread(drawn[0]), drawn[1], data_size), state, (batches, keys))
+
+    if is_streamed:
+        return streamed
     return epoch

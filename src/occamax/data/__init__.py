@@ -9,3 +9,5 @@ from ._locate import load as load
 from ._locate import load_data as load_data
 from ._sources import SOURCES as SOURCES
 from ._sources import Source as Source
+from ._stream import Stream as Stream
+from ._stream import open_arrays as open_arrays

@@ -21,6 +21,7 @@ from ..training import Info, State
 from .loop import Pause
 
 FORMAT = "occamax-1"
+MOST_DEVICES = 2**16
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -133,6 +134,8 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Sta
 
     def leaf_of(name: str, expected: Any) -> jax.Array:
         found = arrays.get(name)
+        if found is not None:
+            found = _filled_up(found, expected.shape)
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
             was = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise RunError(
@@ -142,6 +145,20 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Sta
 
     state = jtu.tree_unflatten(tree, [leaf_of(_name(path), leaf) for path, leaf in leaves])
     return state._replace(key=jax.random.wrap_key_data(state.key))
+
+
+def trimmed(arrays: Mapping[str, np.ndarray], length: int, needed: int) -> dict[str, np.ndarray]:
+    """Without what only fills vectors of `length` up: a checkpoint does not depend on the number of devices."""
+    return {
+        name: array[..., :needed] if array.ndim and array.shape[-1] == length else array
+        for name, array in arrays.items()
+    }
+
+
+def _filled_up(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A vector from a checkpoint, filled up with zeros to the length that the devices here want."""
+    missing = shape[-1] - array.shape[-1] if shape and array.ndim == len(shape) == 1 else 0
+    return np.pad(array, (0, missing)) if 0 < missing < MOST_DEVICES else array
 
 
 def _name(path: tuple) -> str:

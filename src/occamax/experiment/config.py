@@ -19,6 +19,7 @@ from ..methods import Method
 from ..model import Model
 from ..names import choose
 from ..training import Budget
+from .devices import Devices
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class NetworkSpec:
             lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)) if is_shape(leaf) else leaf, shapes
         )
 
-    def model(self, dataset: Dataset, method: Method, compute_type: Any = jnp.float32) -> Model:
+    def model(self, dataset: Dataset, method: Method, compute_type: Any = jnp.float32, multiple: int = 1) -> Model:
         """The Bayesian network for a data set and a method."""
         prepare = dataset.standardise(self.image_size)
         module = self.module(dataset, method.dropout)
-        return Model(module, method.prior, preprocess=prepare, compute_type=compute_type)
+        return Model(module, method.prior, preprocess=prepare, compute_type=compute_type, multiple=multiple)
 
 
 def _lenet(shape, classes, dropout, key):
@@ -161,10 +162,11 @@ class Experiment:
     dataset: Dataset
     model: Model
     method: Method
+    devices: Devices = Devices()
 
     @staticmethod
-    def of(config: Config, data_dir: Path | None = None) -> "Experiment":
+    def of(config: Config, data_dir: Path | None = None, devices: Devices = Devices()) -> "Experiment":  # noqa: B008
         dataset = load(SOURCES[config.data], data_dir)
         method = config.chosen_method()
-        model = NETWORKS[config.network].model(dataset, method, PRECISIONS[config.precision])
-        return Experiment(config, dataset, model, method)
+        model = NETWORKS[config.network].model(dataset, method, PRECISIONS[config.precision], devices.multiple)
+        return Experiment(config, dataset, model, method, devices)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import Dataset
+from ..data import Dataset, Stream
 from ..errors import ArgumentError
 from ..evaluation import Predictive, predict
 from ..likelihoods import Likelihood
@@ -20,6 +20,8 @@ from ..training import Budget, State
 from .loop import Epoch
 from .loop import epochs as _epochs
 from .program import Program, on_device
+
+STREAMED_BYTES = 2**27  # of examples read ahead in one lap
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ _predict = eqx.filter_jit(predict)
 
 def fit(
     network: Any,
-    train: Dataset | tuple[Any, Any],
+    train: Dataset | Stream | tuple[Any, Any],
     method: Method | None = None,
     *,
     test: tuple[Any, Any] | None = None,
@@ -82,7 +84,8 @@ def fit(
     """Trains a network and prunes it while it trains.
 
     **network** any Equinox module that maps one example to a vector of outputs. Its present weights are not used.
-    **train** inputs and targets, the first axis the examples; or a `Dataset`, which is standardised and tested too.
+    **train** inputs and targets, the first axis the examples; or a `Dataset`, which is standardised and tested too; or
+    a `Stream` (`ox.open_arrays(folder)`), of which only the batches are read.
     **method** `BMR()` unless given. **likelihood** `Categorical()` unless given.
     **select** which weights are random, all layers unless given; the last is the output layer, which is never pruned.
     **preprocess** one raw example → what the network takes. **compute_type** `jnp.bfloat16` for mixed precision.
@@ -95,12 +98,20 @@ def fit(
         preprocess = preprocess or train.standardise()
         train, test = (train.train.inputs, train.train.targets), test or (train.test.inputs, train.test.targets)
     model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray, compute_type)
-    for pair in filter(None, (train, test)):
-        model.check_data(*map(np.asarray, pair))
-    program = Program(model, method, Budget(epochs, steps, batch), (seed,))
+    if isinstance(train, Stream):
+        first = train.take(np.arange(min(batch, len(train))))
+        model.check_data(first[0], train.targets[: len(first[0])])
+        longest_lap = max(1, STREAMED_BYTES // (batch * train.bytes_each))
+    else:
+        model.check_data(*map(np.asarray, train))
+        longest_lap = None
+    if test is not None:
+        model.check_data(*map(np.asarray, test))
+    program = Program(model, method, Budget(epochs, steps, batch), (seed,), longest_lap=longest_lap)
     history, state = [], program.start()
     tested = None if test is None else on_device(test)
-    for epoch in _epochs(program, state, on_device(train), tested, samples=samples):
+    data = train if isinstance(train, Stream) else on_device(train)
+    for epoch in _epochs(program, state, data, tested, samples=samples):
         state = epoch.state
         history.extend(epoch.metrics)
         if on_epoch is not None:

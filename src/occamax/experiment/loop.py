@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..data import Stream
 from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
@@ -51,7 +52,7 @@ class PausedError(Exception):
 def epochs(
     program: Program,
     state: State,
-    train: tuple[Array, Array],
+    train: tuple[Array, Array] | Stream,
     test: tuple[Array, Array] | None,
     first: int = 0,
     samples: int = 100,
@@ -65,7 +66,9 @@ def epochs(
     `pause`: where in epoch `first` to go on. When `should_stop` says so after a lap, `PausedError` brings the pause."""
     reduction, budget = program.method.reduction, program.budget
     tolerance = None if reduction is None else reduction.tolerance
-    guard = Guard(tolerance, program.model.likelihood.baseline(np.asarray(train[1])), len(program.seeds), history)
+    targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
+    feed = program.feed(train, state) if isinstance(train, Stream) else None
+    guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
         record, before, mask, done = None, None, None, []
@@ -81,7 +84,10 @@ def epochs(
         for lap in _laps_left(program, done):
             if done and should_stop():
                 raise PausedError(epoch, Pause(state, _joined(done), record, before, mask))
-            state, info = program.train_lap[lap](state, train)
+            if feed is None:
+                state, info = program.train_lap[lap](state, train)
+            else:
+                state, info = feed(state, _place(program, epoch, done, lap))
             if done:
                 jax.block_until_ready(done[-1])  # the device works on one lap while the next waits
             done.append(info)
@@ -89,7 +95,7 @@ def epochs(
         neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
         train_seconds = time.perf_counter() - began
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
-        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / len(train[1])
+        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / len(targets_seen)
         fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
         undone = guard.judge(fits, ~guard.held & (record is not None))
         if before is not None and undone.any():
@@ -117,6 +123,15 @@ def _laps_left(program: Program, done: list[Info]) -> list[int]:
     steps = sum(info.neg_elbo.shape[-1] for info in done)
     starts = np.cumsum([0, *program.laps[:-1]])
     return [lap for lap, start in zip(program.laps, starts, strict=True) if start >= steps]
+
+
+def _place(program: Program, epoch: int, done: list[Info], lap: int) -> tuple[int, int, int]:
+    """The number of a lap's first step, how many it has, and how many the lap after it has."""
+    steps = sum(info.neg_elbo.shape[-1] for info in done)
+    left = _laps_left(program, done)[1:]
+    is_last = epoch + 1 == program.budget.epochs
+    following = left[0] if left else 0 if is_last else program.laps[0]
+    return epoch * program.budget.steps + steps, lap, following
 
 
 def _joined(infos: list[Info]) -> Info:

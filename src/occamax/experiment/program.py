@@ -1,6 +1,7 @@
 """The compiled parts of a run: one epoch, one reduction, one evaluation, for one seed or several at once."""
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import jax
@@ -8,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from ..data import Split
+from ..data import Split, Stream
+from ..errors import ArgumentError
 from ..evaluation import Predictive, predict
 from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_epoch, start
+from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, draws, make_epoch, start
+from .devices import Devices
 
 T = TypeVar("T")
 LONGEST_LAP = 100  # steps between two looks at whether to stop
@@ -23,13 +26,23 @@ LONGEST_LAP = 100  # steps between two looks at whether to stop
 class Program:
     """Compiled functions of the state. With several seeds every leaf of the state has a leading axis of seeds."""
 
-    def __init__(self, model: Model, method: Method, budget: Budget, seeds: tuple[int, ...] = (0,)):
-        self.model, self.method, self.budget, self.seeds = model, method, budget, seeds
+    def __init__(
+        self,
+        model: Model,
+        method: Method,
+        budget: Budget,
+        seeds: tuple[int, ...] = (0,),
+        devices: Devices = Devices(),  # noqa: B008, it is frozen
+        longest_lap: int | None = None,
+    ):
+        self.longest_lap = min(longest_lap or LONGEST_LAP, LONGEST_LAP)
+        self.model, self.method, self.budget, self.seeds, self.devices = model, method, budget, seeds, devices
+        devices.check_batch(budget.batch)
         self.optimizer = adabelief(method.learning_rate, budget)
         units = _units(model, method)
         parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
         sizes = (budget.steps, *set(self.laps))
-        compiled = {n: jax.jit(self._lift(make_epoch(*parts, n), 1), donate_argnums=0) for n in sizes}
+        compiled = {n: self._compile(make_epoch(*parts, n, devices.spread), 1, donate=True) for n in sizes}
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
@@ -42,30 +55,63 @@ class Program:
 
         self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
         self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
-        self.reduce: Callable[[State, Array], tuple[State, Record]] = jax.jit(
-            self._lift(reduction, 1), donate_argnums=0
+        streamed = {n: make_epoch(*parts, n, devices.spread, is_streamed=True) for n in sizes}
+        self._train_streamed = {n: jax.jit(f, donate_argnums=0, static_argnums=2) for n, f in streamed.items()}
+        self._rows = jax.jit(
+            lambda key, first, steps, size: draws(key, first, steps, budget.batch, size)[0], static_argnums=(2, 3)
         )
-        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = jax.jit(self._lift(evaluation, 3))
+        self.reduce: Callable[[State, Array], tuple[State, Record]] = self._compile(reduction, 1, donate=True)
+        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(evaluation, 3)
 
     @property
     def laps(self) -> list[int]:
-        """An epoch's steps cut into laps of nearly the same length, none longer than LONGEST_LAP."""
-        count = -(-self.budget.steps // LONGEST_LAP)
+        """An epoch's steps cut into laps of nearly the same length, none longer than `longest_lap`."""
+        count = -(-self.budget.steps // self.longest_lap)
         short, longer = divmod(self.budget.steps, count)
         return [short + 1] * longer + [short] * (count - longer)
+
+    def feed(self, stream: Stream, state: State) -> Callable[[State, Any], tuple[State, Info]]:
+        """Laps from a stream, from this state on: `lap(state, steps)`. The next lap's examples are read while the
+        device works on this one's. Which they are depends on nothing but the step's number."""
+        if len(self.seeds) > 1 or self.devices.mesh is not None:
+            raise ArgumentError("train: a stream feeds one seed on one device; put the data into memory for more")
+        key, reader = jax.random.clone(state.key), ThreadPoolExecutor(max_workers=1)
+        waiting: dict[int, Future] = {}
+
+        def read(first: int, steps: int) -> Any:
+            rows = np.asarray(self._rows(key, jnp.int32(first), steps, len(stream)))
+            return jax.device_put(stream.take(rows))
+
+        def lap(state: State, place: tuple[int, int, int]) -> tuple[State, Info]:
+            first, steps, following = place  # the number of the first step, how many, and how many in the lap after
+            batches = waiting.pop(first).result() if first in waiting else read(first, steps)
+            waiting.clear()
+            if following:
+                waiting[first + steps] = reader.submit(read, first + steps, following)
+            return self._train_streamed[steps](state, batches, len(stream))
+
+        return lap
 
     def evaluate(self, state: State, inputs: Array, targets: Array, samples: int = 100) -> Predictive:
         """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
         return self._evaluate(state, inputs, targets, jnp.int32(samples))
 
-    def _lift(self, function: Callable, shared: int) -> Callable:
+    def _compile(self, function: Callable, shared: int, donate: bool = False) -> Any:
         """The function over all seeds at once; arguments after the state are shared."""
-        return function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(0, *[None] * shared))
+        lifted = function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(0, *[None] * shared))
+        if self.devices.mesh is not None:
+            inner = lifted
+            lifted = lambda *arguments: self.devices.settle(inner(*arguments), self.model.latent_count)  # noqa: E731
+        return jax.jit(lifted, donate_argnums=0 if donate else ())
 
     def start(self) -> State:
         """The first state of every seed."""
         start = jax.jit(self._start)  # one program instead of some dozen small ones
-        return self.stack([start(jax.random.key(seed)) for seed in self.seeds])
+        return self.place(self.stack([start(jax.random.key(seed)) for seed in self.seeds]))
+
+    def place(self, tree: T) -> T:
+        """A state, or a part of one, where the devices want it."""
+        return self.devices.put(tree, self.model.latent_count) if self.devices.mesh is not None else tree
 
     def _start(self, seed_key: PRNGKeyArray) -> State:
         first_key, key = jax.random.split(seed_key)
@@ -98,7 +144,10 @@ def _units(model: Model, method: Method) -> tuple[Units, ...]:
     return find_units(model.network, model.layout)
 
 
-def on_device(split: Split | tuple[Any, Any]) -> tuple[Array, Array]:
-    """Inputs and targets where the computation is."""
+def on_device(
+    split: Split | tuple[Any, Any],
+    devices: Devices = Devices(),  # noqa: B008, it is frozen
+) -> tuple[Array, Array]:
+    """Inputs and targets where the computation is, whole on every device."""
     inputs, targets = (split.inputs, split.targets) if isinstance(split, Split) else split
-    return jnp.asarray(np.asarray(inputs)), jnp.asarray(np.asarray(targets))
+    return devices.put((np.asarray(inputs), np.asarray(targets)))

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from .config import LABELS, Experiment
+from .devices import is_first_host
 from .loop import Epoch
 from .program import Program
 
@@ -18,7 +19,7 @@ class Progress:
 
     def __init__(self, experiment: Experiment, seeds: int, first: int, console: Console | None = None):
         self.config, self.seeds = experiment.config, seeds
-        self.console = console or Console(highlight=False)
+        self.console = console or Console(highlight=False, quiet=not is_first_host())
         self.first, self.began, self.first_took = first, time.perf_counter(), 0.0
         self.bar: Bar | None = None
         if self.console.is_terminal:

@@ -1,6 +1,7 @@
 """Runs in folders: train, resume, evaluate."""
 
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from ..evaluation import score
 from ..schedules import Scaled
 from ..training import State
 from .config import Config, Experiment
+from .devices import is_first_host
 from .folder import Loaded, RunFolder, environment
 from .lock import RunLock
 from .loop import PausedError, counted, epochs, sparsity
@@ -45,10 +47,12 @@ def train(
     pairs = list(zip(paths, configs, strict=True))
     if resume:
         folders = [_reopen(path, own) for path, own in pairs]
-    else:
+    elif is_first_host():
         folders = [RunFolder.create(path, own, overwrite) for path, own in pairs]
+    else:
+        folders = [RunFolder(path) for path, _ in pairs]
     with ExitStack() as held, StopSignals() as stop:
-        for folder in folders:
+        for folder in folders if is_first_host() else ():
             held.enter_context(RunLock(folder.path))
         loaded = _load(_program(experiment, seeds), folders) if resume else None
         for left in reversed(range(halvings + 1)):
@@ -68,7 +72,7 @@ def _program(experiment: Experiment, seeds: Sequence[int], rate_factor: float = 
     method = experiment.method
     if rate_factor != 1.0:
         method = replace(method, learning_rate=Scaled(method.learning_rate, rate_factor))
-    return Program(experiment.model, method, experiment.config.budget, tuple(seeds))
+    return Program(experiment.model, method, experiment.config.budget, tuple(seeds), experiment.devices)
 
 
 def _train(
@@ -86,23 +90,33 @@ def _train(
     writer = Writer(folders, program, mask, rate_factor)
     if loaded is None:
         writer.start(state)
-    train_data, test_data = on_device(experiment.dataset.train), on_device(experiment.dataset.test)
+    devices, asked = experiment.devices, lambda: experiment.devices.agree(stop.asked())
+    train_data, test_data = on_device(experiment.dataset.train, devices), on_device(experiment.dataset.test, devices)
     began = time.perf_counter()
     rates = []
     with Progress(experiment, len(seeds), first) as progress:
         try:
-            history = [folder.metrics() for folder in folders]
+            history = [folder.metrics() if loaded is not None else [] for folder in folders]
             draws = config.samples, config.curve_samples
             resumed_inside = pause is not None
-            for epoch in epochs(program, state, train_data, test_data, first, *draws, history, pause, stop.asked):
-                writer.write(epoch, must_save=stop.asked())
+            for epoch in epochs(program, state, train_data, test_data, first, *draws, history, pause, asked):
+                is_stopping = asked()
+                writer.write(epoch, must_save=is_stopping)
                 state = epoch.state
                 if not resumed_inside:
                     rates.append(config.steps / epoch.train_seconds)
                 resumed_inside = False
                 progress.show(epoch, program)
-                if stop.asked() and epoch.number < config.epochs:
+                if is_stopping and epoch.number < config.epochs:
                     raise _stopped(config, folders, seeds, stop, f"after epoch {epoch.number}")
+        except jax.errors.JaxRuntimeError as error:
+            if jax.process_count() == 1:
+                raise
+            command = resume_command(config, [folder.path for folder in folders], seeds)
+            raise RunError(
+                f"another host of this run is gone ({str(error).splitlines()[0][:200]}). What it had saved is there; "
+                f"go on with as many hosts as are left:\n  {command}"
+            ) from error
         except PausedError as paused:
             writer.pause(paused.epoch, paused.pause)
             steps = paused.pause.info.neg_elbo.shape[-1]
@@ -111,6 +125,9 @@ def _train(
         finally:
             writer.close()
     seconds = time.perf_counter() - began
+    state = devices.gather(state)
+    if not is_first_host():
+        return []
     for i, folder in enumerate(folders):
         folder.save_weights(experiment.model, program.of_seed(state, i))
     return [
@@ -121,9 +138,10 @@ def _train(
 def _stopped(
     config: Config, folders: list[RunFolder], seeds: Sequence[int], stop: StopSignals, where: str
 ) -> StoppedError:
-    assert stop.signum is not None
     command = resume_command(config, [folder.path for folder in folders], seeds)
-    return StoppedError(f"stopped {where}; everything is saved. Continue with:\n  {command}", stop.signum)
+    return StoppedError(
+        f"stopped {where}; everything is saved. Continue with:\n  {command}", stop.signum or signal.SIGTERM
+    )
 
 
 def resume_command(config: Config, paths: Sequence[Path], seeds: Sequence[int]) -> str:
@@ -148,10 +166,13 @@ def _load(program: Program, folders: list[RunFolder]) -> Loaded:
         ends = ", ".join(f"{folder.path} at epoch {own[0].epoch}" for folder, own in zip(folders, places, strict=True))
         raise RunError(f"--resume: the seeds stopped at different epochs ({ends}). Resume each by itself.")
     parts = [folder.load_state(program.of_seed(like, i), shared[0]) for i, folder in enumerate(folders)]
-    for folder in folders:
+    program.devices.wait_for_all("every host has read the checkpoint")
+    for folder in folders if is_first_host() else ():
         folder.rewind(shared[0].epoch)
+    program.devices.wait_for_all("the folder is as it was then")
     pauses = [part.pause for part in parts if part.pause is not None]
-    return Loaded(program.stack([part.state for part in parts]), shared[0], program.stack(pauses) if pauses else None)
+    pause = program.place(program.stack(pauses)) if pauses else None
+    return Loaded(program.place(program.stack([part.state for part in parts])), shared[0], pause)
 
 
 def _reopen(path: Path, config: Config) -> RunFolder:

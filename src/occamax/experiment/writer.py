@@ -9,7 +9,8 @@ from jaxtyping import Array
 
 from ..reduction import Record
 from ..training import State
-from .checkpoint import pause_arrays, state_arrays
+from .checkpoint import pause_arrays, state_arrays, trimmed
+from .devices import is_first_host
 from .folder import Place, RunFolder
 from .loop import Epoch, Pause
 from .program import Program
@@ -34,16 +35,18 @@ class Writer:
 
     def start(self, state: State) -> None:
         """The first checkpoint: a run killed in its first second resumes too."""
-        self._save(state_arrays(state), Place(0, 0, self.rate_factor), None)
+        self._save(self._arrays(state), Place(0, 0, self.rate_factor), None)
 
     def write(self, epoch: Epoch, must_save: bool = False) -> None:
         self._wait()
         began = time.perf_counter()
         is_last = epoch.number == self.program.budget.epochs
         is_due = must_save or is_last or SHARE * (began - self.saved) >= self.cost
+        is_due = self.program.devices.agree(is_due)
         # before the next epoch donates them
-        arrays, record = state_arrays(epoch.state) if is_due else None, jax.device_get(epoch.record)
-        self.pending = self.pool.submit(self._write, epoch, arrays, record, began)
+        arrays, record = self._arrays(epoch.state) if is_due else None, jax.device_get(epoch.record)
+        if is_first_host():
+            self.pending = self.pool.submit(self._write, epoch, arrays, record, began)
 
     def _write(self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float) -> None:
         for i, folder in enumerate(self.folders):
@@ -61,10 +64,19 @@ class Writer:
         """A checkpoint in the middle of the epoch after `epoch` whole ones."""
         self._wait()
         steps = pause.info.neg_elbo.shape[-1]
-        self._save(pause_arrays(pause), Place(epoch, steps, self.rate_factor), None)
+        arrays = pause_arrays(self.program.devices.gather(pause))
+        self._save(self._trim(arrays), Place(epoch, steps, self.rate_factor), None)
+
+    def _arrays(self, state: State) -> dict[str, np.ndarray]:
+        """All hosts take part, where there are several."""
+        return self._trim(state_arrays(self.program.devices.gather(state)))
+
+    def _trim(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        model = self.program.model
+        return trimmed(arrays, model.latent_count, model.layout.size + model.latent_prior.shape.size)
 
     def _save(self, arrays: dict[str, np.ndarray], place: Place, neg_elbo: list[float] | None) -> None:
-        for i, folder in enumerate(self.folders):
+        for i, folder in enumerate(self.folders if is_first_host() else ()):
             own = {name: self.program.of_seed(array, i) for name, array in arrays.items()}
             folder.save_state(own, place, None if neg_elbo is None else neg_elbo[i])
 

@@ -1,0 +1,136 @@
+"""One run on many devices, of one machine or of several. The batch is spread over them; the vectors may be too."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..errors import ArgumentError
+
+AXIS = "devices"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where a run is computed. Without a mesh: on the default device, and nothing below does anything.
+
+    **shard_weights** also spreads the vectors of the posterior and the optimiser, so that a network may be larger than
+    one device's memory allows; sampled weights are gathered where they are used.
+    """
+
+    mesh: Mesh | None = None
+    shard_weights: bool = False
+
+    @staticmethod
+    def of(count: int | None, shard_weights: bool = False) -> "Devices":
+        """The first `count` devices of all hosts, or all of them."""
+        every = jax.devices()
+        if count is not None and not 1 <= count <= len(every):
+            raise ArgumentError(f"--devices: {count} given; there are {len(every)} ({every[0].platform})")
+        chosen = every if count is None else every[:count]
+        return Devices(Mesh(np.array(chosen), (AXIS,)), shard_weights)
+
+    @property
+    def count(self) -> int:
+        return 1 if self.mesh is None else self.mesh.size
+
+    @property
+    def multiple(self) -> int:
+        """What the length of a vector must be a multiple of."""
+        return self.count if self.shard_weights else 1
+
+    def check_batch(self, batch: int) -> None:
+        if batch % self.count:
+            raise ArgumentError(f"--batch: {batch} cannot be shared by {self.count} devices; make it a multiple")
+
+    def spread(self, batch: Any) -> Any:
+        """Inside a compiled program: a batch over the devices, along its first axis."""
+        return batch if self.mesh is None else jax.lax.with_sharding_constraint(batch, self._sharding(AXIS))
+
+    def settle(self, state: Any, length: int) -> Any:
+        """Inside a compiled program: where a state's arrays are at its end; vectors of `length` are spread."""
+        if self.mesh is None:
+            return state
+        return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, self._of(leaf, length)), state)
+
+    def put(self, tree: Any, length: int | None = None) -> Any:
+        """Host arrays, the same on every host, to the devices; vectors of `length` are spread."""
+        if self.mesh is None:
+            return jax.tree.map(jnp.asarray, tree)
+        return jax.tree.map(lambda leaf: self._put(leaf, self._of(leaf, length)), tree)
+
+    def _put(self, leaf: Any, sharding: NamedSharding) -> Any:
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            data = self._put(np.asarray(jax.random.key_data(leaf)), self._sharding())
+            return jax.random.wrap_key_data(data)
+        host = np.asarray(leaf)
+        return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+    def gather(self, tree: Any) -> Any:
+        """Arrays that are whole on this host."""
+        if self.mesh is None or jax.process_count() == 1:
+            return tree
+        whole = lambda leaf: (  # noqa: E731
+            leaf if leaf.is_fully_replicated else multihost_utils.process_allgather(leaf, tiled=True)
+        )
+        return jax.tree.map(whole, tree)
+
+    def agree(self, flag: bool) -> bool:
+        """Whether any host says so: all hosts must do the same."""
+        if self.mesh is None or jax.process_count() == 1:
+            return flag
+        return bool(multihost_utils.process_allgather(np.array(flag)).any())
+
+    def wait_for_all(self, where: str) -> None:
+        if self.mesh is not None and jax.process_count() > 1:
+            multihost_utils.sync_global_devices(where)
+
+    def _of(self, leaf: Any, length: int | None) -> NamedSharding:
+        shape = np.shape(leaf)
+        is_vector = self.shard_weights and length is not None and shape and shape[-1] == length
+        return self._sharding(*[None] * (len(shape) - 1), AXIS) if is_vector else self._sharding()
+
+    def _sharding(self, *axes: str | None) -> NamedSharding:
+        assert self.mesh is not None
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+
+def choose_devices(words: str | None, shard_weights: bool = False) -> Devices:
+    """From the command line: nothing, a number, or `all`."""
+    if words is None:
+        if shard_weights or jax.process_count() > 1:
+            raise ArgumentError(
+                "--devices: it must be given for several hosts or --shard-weights; say --devices all"
+            )
+        return Devices()
+    if words != "all" and not words.isdecimal():
+        raise ArgumentError(f"--devices: {words!r} given; it must be `all` or a whole number from 1 up")
+    return Devices.of(None if words == "all" else int(words), shard_weights)
+
+
+def join_hosts(coordinator: str | None, hosts: int | None, number: int | None) -> None:
+    """Makes the devices of all hosts one set. Slurm, Open MPI and Kubernetes jobs are recognised by what they set in
+    the environment; elsewhere say where the first host is, how many there are, and which this is."""
+    given = (coordinator, hosts, number)
+    if any(value is not None for value in given):
+        if any(value is None for value in given):
+            raise ArgumentError("--coordinator, --num-processes and --process-id belong together; give all three")
+        assert hosts is not None
+        assert number is not None
+        if not 0 <= number < hosts:
+            raise ArgumentError(f"--process-id: {number} given; it must lie from 0 to {hosts - 1}")
+        jax.distributed.initialize(coordinator, hosts, number)
+    elif any(int(os.environ.get(name) or 1) > 1 for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")) or (
+        "KUBERNETES_SERVICE_HOST" in os.environ and "JOB_COMPLETION_INDEX" in os.environ
+    ):
+        jax.distributed.initialize()
+
+
+def is_first_host() -> bool:
+    """Only the first writes."""
+    return jax.process_index() == 0
