@@ -243,7 +243,10 @@ def one_case(ground: Ground, number: int, place: Path) -> tuple[str, str]:
     kinds = [*ground.readers, "words", "bomb"]
     kind = kinds[number % len(kinds)]
     if kind == "words":
-        result = CliRunner().invoke(app, words(rng))
+        shutil.rmtree(place / "a", ignore_errors=True)
+        (place / "a" / "b").mkdir(parents=True)
+        with contextlib.chdir(place / "a" / "b"):  # nothing here, nothing above: no word can be meant
+            result = CliRunner().invoke(app, words(rng))
         error = result.exception
         return kind, "refused" if isinstance(error, OccamaxError | SystemExit) else _strange(error, "it was accepted")
     if kind == "bomb":

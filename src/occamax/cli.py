@@ -5,16 +5,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from .errors import ArgumentError, OccamaxError, StoppedError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+class Commands(TyperGroup):
+    """What the system refuses, wherever it was, is an error of ours as well."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            where = f"{str(error.filename)[:200]}: " if error.filename else ""
+            raise OccamaxError(f"{where}{error.strerror or error}") from error
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich"
+)
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; else $OCCAMAX_DATA, else the user's cache.")]
 
 
@@ -255,6 +270,13 @@ def reproduce(
     samples: Annotated[int, typer.Option(help="Draws of the weights in the last evaluation.")] = 100,
     curve_samples: Annotated[int, typer.Option(help="Draws in the evaluations before the last.")] = 10,
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for mixed precision.")] = "float32",
+    submit: Annotated[
+        str | None, typer.Option(help="`slurm`: submit --workers jobs instead of running here. `local` tries it out.")
+    ] = None,
+    minutes: Annotated[int, typer.Option(help="Time of a submitted job.")] = 240,
+    slurm: Annotated[
+        list[str] | None, typer.Option("--slurm", help="Options of the submitted jobs, such as partition=gpu.")
+    ] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
 ) -> None:
@@ -262,6 +284,7 @@ def reproduce(
     grid goes on where it stopped when the command is given again. List options take names separated by commas."""
     from .experiment import Config
     from .reproduction.command import reproduce as run_grid
+    from .reproduction.command import submit_jobs
     from .reproduction.grid import DATA, METHODS, NETWORKS, Grid
 
     names = [_names(given, default) for given, default in ((data, DATA), (networks, NETWORKS), (methods, METHODS))]
@@ -269,6 +292,9 @@ def reproduce(
     grid = Grid(names[0], names[1], names[2], seeds, like, _shard(shard))
     if workers < 1:
         raise ArgumentError(f"--workers: {workers} given; it must be a whole number from 1 up")
+    if submit is not None:
+        submit_jobs(grid, out, data_dir, workers, submit, minutes, _pairs(slurm or []), Console(highlight=False))
+        return
     with _stoppable():
         failed = run_grid(grid, out, data_dir, workers, cache, Console(highlight=False))
     sys.exit(1 if failed else 0)
@@ -276,6 +302,13 @@ def reproduce(
 
 def _names(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
     return list(default) if given is None else [name for item in given for name in item.replace(",", " ").split()]
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    for word in words:
+        if not word.partition("=")[2]:
+            raise ArgumentError(f"--slurm: {word!r} given; it must be like partition=gpu")
+    return {word.partition("=")[0].replace("-", "_"): word.partition("=")[2] for word in words}
 
 
 def _shard(text: str) -> tuple[int, int]:

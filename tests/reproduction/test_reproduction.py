@@ -1,6 +1,8 @@
 """The grid: skipped, resumed, shared, failing; and what is said of its results."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -149,6 +151,31 @@ def test_workers_share_the_grid(tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 cells, 2 finished before" in result.output  # by the workers
     assert [found.key[2] for found in read_cells(tmp_path / "out")] == ["flat", "map"]
+
+
+def test_jobs_share_the_grid(tmp_path):
+    """submitit's local mode: the same jobs, as processes of this machine."""
+    words = "reproduce --data fashion_mini --networks mlp --methods map,flat --epochs 1 --steps 1 --batch 8 --samples 1"
+    more = ["--workers", "2", "--submit", "local", "--minutes", "5", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "occamax", *words.split(), *more]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result
+    assert [found.key[2] for found in read_cells(tmp_path / "out")] == ["flat", "map"]
+    assert "--shard 2/2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--submit pbs", "--submit: 'pbs'"),
+        ("--submit slurm --slurm gpu", "--slurm: 'gpu'"),
+        ("--networks ,", "nothing"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused(words, says):
+    result = CliRunner().invoke(app, ["reproduce", *words.split()])
+    assert isinstance(result.exception, ArgumentError)
+    assert says in str(result.exception)
 
 
 def test_a_damaged_cell_is_named(finished, tmp_path):

@@ -104,9 +104,7 @@ def choose_devices(words: str | None, shard_weights: bool = False) -> Devices:
     """From the command line: nothing, a number, or `all`."""
     if words is None:
         if shard_weights or jax.process_count() > 1:
-            raise ArgumentError(
-                "--devices: it must be given for several hosts or --shard-weights; say --devices all"
-            )
+            raise ArgumentError("--devices: it must be given for several hosts or --shard-weights; say --devices all")
         return Devices()
     if words != "all" and not words.isdecimal():
         raise ArgumentError(f"--devices: {words!r} given; it must be `all` or a whole number from 1 up")

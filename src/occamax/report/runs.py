@@ -1,6 +1,7 @@
 """Run folders as rows of a comparison: runs that differ only in their seed are one row."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 from ..errors import RunError
 from ..experiment.config import LABELS, Config
 from ..experiment.folder import RunFolder
+
+MOST_FOLDERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Group:
     def curve(self, name: str) -> np.ndarray:
         """Seeds × epochs."""
         length = min(map(len, self.metrics))
-        return np.array([[line.get(name, np.nan) for line in run[:length]] for run in self.metrics], float)
+        return self._numbers(name, [[line.get(name, np.nan) for line in run[:length]] for run in self.metrics])
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """A .jsonl file of the first run; none where its folder was not kept."""
@@ -46,7 +49,14 @@ class Group:
 
     def value(self, name: str) -> np.ndarray:
         """The last value of each seed."""
-        return np.array([summary[name] for summary in self.summaries], float)
+        return self._numbers(name, [summary.get(name) for summary in self.summaries])
+
+    def _numbers(self, name: str, values: list) -> np.ndarray:
+        try:
+            return np.array(values, float)
+        except (TypeError, ValueError) as error:
+            where = self.folders[0].path if self.folders else " · ".join(self.cell)
+            raise RunError(f"{where}: is damaged, its {name} is not a number everywhere ({error})") from error
 
 
 def read_groups(paths: Iterable[Path]) -> list[Group]:
@@ -75,7 +85,19 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
 def _runs_in(path: Path) -> list[RunFolder]:
     if (path / "config.json").is_file() or not path.is_dir():
         return [RunFolder.open(path)]
-    inside = sorted(child.parent for child in path.glob("**/config.json"))
+    inside = sorted(_search(path))
     if not inside:
         raise RunError(f"{path}: there is no run folder in it. Name folders that `occamax train` wrote.")
     return [RunFolder.open(child) for child in inside]
+
+
+def _search(path: Path) -> Iterator[Path]:
+    """Run folders anywhere inside, within reason."""
+    for number, (place, folders, files) in enumerate(os.walk(path)):
+        if number > MOST_FOLDERS:
+            raise RunError(
+                f"{path}: holds more than {MOST_FOLDERS} folders. Name the run folders, or one nearer to them."
+            )
+        if "config.json" in files:
+            yield Path(place)
+            folders.clear()  # there is no run in a run

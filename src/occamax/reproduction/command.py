@@ -14,6 +14,7 @@ from ..report import in_order, write_report
 from .comparison import checks, measured_timings
 from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
+from .submit import python_command, submit
 
 
 def reproduce(
@@ -40,24 +41,30 @@ def reproduce(
     return failed
 
 
-def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cache: bool, console: Console) -> None:
-    """The shard, cut once more, a process each; the caller then finds the cells finished, or tries what failed."""
+def shard_arguments(grid: Grid, out: Path, data_dir: Path | None, count: int, cache: bool) -> list[list[str]]:
+    """The options of `occamax reproduce` for each of `count` parts of this grid."""
     part, parts = grid.shard
     like = grid.like
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # one device is shared
-    running = []
-    for worker in range(workers):
-        shard = f"{part + parts * worker}/{parts * workers}"
+    found = []
+    for number in range(count):
         options = {
             "data": ",".join(grid.data), "networks": ",".join(grid.networks), "methods": ",".join(grid.methods),
-            "seeds": grid.seeds, "out": out, "shard": shard, "epochs": like.epochs, "steps": like.steps,
-            "batch": like.batch, "samples": like.samples, "curve-samples": like.curve_samples or like.samples,
-            "precision": like.precision, **({"data-dir": data_dir} if data_dir else {}),
+            "seeds": grid.seeds, "out": out, "shard": f"{part + parts * number}/{parts * count}", "epochs": like.epochs,
+            "steps": like.steps, "batch": like.batch, "samples": like.samples, "precision": like.precision,
+            "curve-samples": like.curve_samples or like.samples, **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
-        arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        arguments.append("--cache" if cache else "--no-cache")
-        console.print(f"worker {worker + 1}: shard {shard}", soft_wrap=True)
-        running.append(subprocess.Popen([sys.executable, "-m", "occamax", "reproduce", *arguments], env=environment))
+        words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        found.append([*words, "--cache" if cache else "--no-cache"])
+    return found
+
+
+def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cache: bool, console: Console) -> None:
+    """The shard, cut once more, a process each; the caller then finds the cells finished, or tries what failed."""
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # one device is shared
+    running = []
+    for number, arguments in enumerate(shard_arguments(grid, out, data_dir, workers, cache), start=1):
+        console.print(f"worker {number}: shard {arguments[arguments.index('--shard') + 1]}", soft_wrap=True)
+        running.append(subprocess.Popen(python_command(arguments), env=environment))
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     try:
         for process in running:
@@ -66,6 +73,15 @@ def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cach
         for process in running:
             process.terminate()
         signal.signal(signal.SIGTERM, before)
+
+
+def submit_jobs(
+    grid: Grid, out: Path, data_dir: Path | None, jobs: int, cluster: str, minutes: int, options: dict[str, str],
+    console: Console,
+) -> None:  # fmt: skip
+    """The shard, cut once more, a job of a cluster each."""
+    commands = [python_command(arguments) for arguments in shard_arguments(grid, out.resolve(), data_dir, jobs, True)]
+    submit(commands, out.resolve(), cluster, minutes, options, console)
 
 
 def finish(out: Path, console: Console) -> None:

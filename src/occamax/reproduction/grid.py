@@ -54,6 +54,8 @@ class Grid:
     def __post_init__(self):
         if self.seeds < 1:
             raise ArgumentError(f"--seeds: {self.seeds} given; it must be a whole number from 1 up")
+        if not (self.data and self.networks and self.methods):
+            raise ArgumentError("--data, --networks, --methods: one of them names nothing; leave it out for all")
         part, parts = self.shard
         if not 1 <= part <= parts:
             raise ArgumentError(f"--shard: {part}/{parts} given; it must be like 2/5, from 1/5 to 5/5")
