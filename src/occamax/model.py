@@ -3,13 +3,13 @@ arise from what it puts out."""
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .errors import ArgumentError
 from .estimators import Estimator
@@ -17,6 +17,13 @@ from .layout import Layout
 from .likelihoods import Categorical, Likelihood
 from .posteriors import LatentPrior, Posterior
 from .priors import Prior
+
+
+class Part(NamedTuple):
+    """Some examples of a batch: the number of the first, and how many the whole batch has."""
+
+    start: Int[Array, ""]
+    total: int
 
 
 class Model(eqx.Module):
@@ -81,12 +88,14 @@ class Model(eqx.Module):
         """The network with its weights made from the latents; removed ones take their prior centre."""
         return self.layout.bind(self.network, self.weights(latents, mask))
 
-    def outputs(self, network: Any, inputs: Array, key: PRNGKeyArray | None = None) -> Float[Array, "batch *out"]:
+    def outputs(
+        self, network: Any, inputs: Array, key: PRNGKeyArray | None = None, part: Part | None = None
+    ) -> Float[Array, "batch *out"]:
         """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
         if key is None:
             network = eqx.nn.inference_mode(network)
             return jax.vmap(lambda x: self._apply(network, x, None))(inputs)
-        return jax.vmap(lambda x, k: self._apply(network, x, k))(inputs, jax.random.split(key, inputs.shape[0]))
+        return jax.vmap(lambda x, k: self._apply(network, x, k))(inputs, _keys(key, len(inputs), part))
 
     def _apply(self, network: Any, example: Array, key: PRNGKeyArray | None) -> Float[Array, "*out"]:
         """One raw example through a bound network, in the type of computation."""
@@ -101,9 +110,10 @@ class Model(eqx.Module):
         return jax.tree.map(lambda leaf: leaf.astype(self.compute_type) if eqx.is_inexact_array(leaf) else leaf, tree)
 
     def log_likelihood(
-        self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, targets: Array, key=None
-    ) -> Float[Array, "batch"]:
-        outputs = self.outputs(self.bind(latents, mask), inputs, key)
+        self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, targets: Array, key=None,
+        part: Part | None = None,
+    ) -> Float[Array, "batch"]:  # fmt: skip
+        outputs = self.outputs(self.bind(latents, mask), inputs, key, part)
         return self.likelihood.log_prob(outputs, targets, self.split(latents)[2])
 
     def expected_log_likelihood(
@@ -114,12 +124,14 @@ class Model(eqx.Module):
         inputs: Array,
         targets: Array,
         key: PRNGKeyArray,
+        part: Part | None = None,
     ) -> Float[Array, "batch"]:
-        """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw."""
+        """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw. `part`: which examples of a
+        larger batch these are."""
         draw_key, dropout_key = jax.random.split(key)
         latents = posterior.draw(draw_key)
         if not estimator.is_local:
-            return self.log_likelihood(latents, mask, inputs, targets, dropout_key)
+            return self.log_likelihood(latents, mask, inputs, targets, dropout_key, part)
         _, log_scales, log_noise = self.split(latents)
         unit_mean, unit_std = (vector[: self.layout.size] for vector in (posterior.point, posterior.std))
         stds = self.prior.weight_stds(self.layout, log_scales) * jnp.where(mask, unit_std, 0.0)
@@ -130,7 +142,7 @@ class Model(eqx.Module):
             return self._apply(estimator.network(sample, mean, std, local), x, dropout)
 
         local_key = jax.random.fold_in(draw_key, 1)
-        keys = (jax.random.split(k, inputs.shape[0]) for k in (dropout_key, local_key))
+        keys = (_keys(k, len(inputs), part) for k in (dropout_key, local_key))
         return self.likelihood.log_prob(jax.vmap(one)(inputs, *keys), targets, log_noise)
 
     def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
@@ -152,6 +164,13 @@ class Model(eqx.Module):
                 f"network: puts out shape {shape[1:]} for one example; it should be one axis of outputs"
             )
         self.likelihood.check_targets(targets, shape[1])
+
+
+def _keys(key: PRNGKeyArray, count: int, part: Part | None) -> PRNGKeyArray:
+    """One key an example: the same for an example whether its batch is whole or in parts."""
+    if part is None:
+        return jax.random.split(key, count)
+    return jax.lax.dynamic_slice_in_dim(jax.random.split(key, part.total), part.start, count)
 
 
 def takes_key(network: Any) -> bool:

@@ -22,9 +22,9 @@ WORDS = ("train", "fashion_mini", "lenet-300-100", "bmr", "--epochs=3", "--steps
 CLOSE = 1e-5
 
 
-def begin(out, *more, devices=1):
+def begin(out, *more, devices=1, words=WORDS):
     flags = f"--xla_force_host_platform_device_count={devices}"
-    command = [sys.executable, "-m", "occamax", *WORDS, "--out", str(out), *map(str, more)]
+    command = [sys.executable, "-m", "occamax", *words, "--out", str(out), *map(str, more)]
     environment = {**os.environ, "XLA_FLAGS": flags}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -64,6 +64,15 @@ def close(path, other):
 def test_virtual_devices(one, tmp_path, more):
     finish(begin(tmp_path / "four", "--devices=4", *more, devices=4))
     close(tmp_path / "four", one)
+
+
+def test_dropout_is_the_same_on_every_device(tmp_path):
+    """Its masks belong to examples, not to devices."""
+    words = ("train", "fashion_mini", "mlp", "map", *WORDS[4:-2], "--batch=8", "--samples=1")
+    for name, devices in (("one", 1), ("two", 2)):
+        finish(begin(tmp_path / name, f"--devices={devices}", devices=devices, words=words))
+    one, two = ([line["neg_elbo"] for line in RunFolder(tmp_path / name).metrics()] for name in ("one", "two"))
+    assert np.allclose(one, two, rtol=CLOSE)
 
 
 @pytest.mark.parametrize(("count", "more"), [(2, ()), (4, ("--shard-weights",))])

@@ -42,7 +42,7 @@ class Program:
         units = _units(model, method)
         parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
         sizes = (budget.steps, *set(self.laps))
-        compiled = {n: self._compile(make_epoch(*parts, n, devices.spread), 1, donate=True) for n in sizes}
+        compiled = {n: self._compile(make_epoch(*parts, n, devices.share), 1, donate=True) for n in sizes}
 
         def reduction(state: State, progress: Array) -> tuple[State, Record]:
             assert method.reduction is not None
@@ -55,7 +55,7 @@ class Program:
 
         self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
         self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
-        streamed = {n: make_epoch(*parts, n, devices.spread, is_streamed=True) for n in sizes}
+        streamed = {n: make_epoch(*parts, n, devices.share, is_streamed=True) for n in sizes}
         self._train_streamed = {n: jax.jit(f, donate_argnums=0, static_argnums=2) for n, f in streamed.items()}
         self._rows = jax.jit(
             lambda key, first, steps, size: draws(key, first, steps, budget.batch, size)[0], static_argnums=(2, 3)
