@@ -167,8 +167,9 @@ class BMR(PaperBMR):
     """Our best recipe so far (`docs/recipe.md` says how it was found):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
-    - a divergence that weighs a tenth: that of a million weights outweighs some ten thousand images, and at full weight
-      the network underfits. This makes it a tempered posterior, and every report says so;
+    - a divergence that weighs three hundredths while the network learns, and three tenths once it is small: that of a
+      million weights outweighs some ten thousand images, and at full weight the network underfits. This makes it a
+      tempered posterior, and every report says so;
     - reductions from a tenth to four fifths of the run, the rest for the survivors. ΔF is taken at an evidence weight
       that rises from the divergence's to one, the evidence that the data really hold, and no reduction removes more
       than three tenths of what is left: the network is pruned no faster than it can follow;
@@ -178,9 +179,9 @@ class BMR(PaperBMR):
     prior: Prior = field(default_factory=FanIn)
     first_means: Start = field(default_factory=VarianceScaled)
     learning_rate: Schedule = Cosine(1e-2)
-    divergence_weight: Schedule = Constant(0.1)
+    divergence_weight: Schedule = Ramp(0.03, 0.3, 0.4, 0.8)
     reduction: Reduction | None = field(
         default_factory=lambda: Reduction(
-            schedule=Between(0.1, 0.8), evidence_weight=Ramp(0.1, 1.0, 0.1, 0.7), limit=0.3, tolerance=0.05
+            schedule=Between(0.1, 0.8), evidence_weight=Ramp(0.03, 1.0, 0.1, 0.7), limit=0.3, tolerance=0.05
         )
     )
