@@ -44,8 +44,6 @@ def killed_run(path: Path, kills: int, rng: random.Random) -> int:
         wanted = lines(path) + rng.choice([0, 1, 1, 2])
         moment = time.perf_counter() + rng.uniform(0.2, 6.0)
         while process.poll() is None and (lines(path) < wanted or time.perf_counter() < moment):
-            if time.perf_counter() > moment and wanted <= lines(path):
-                break
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         _, said = process.communicate()
@@ -61,12 +59,16 @@ def killed_run(path: Path, kills: int, rng: random.Random) -> int:
     return failed
 
 
+def timeless_metrics(path: Path) -> list[dict]:
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in RunFolder(path).metrics()]
+
+
 def differences(path: Path, other: Path) -> list[str]:
-    found = []
-    (ours, _), (theirs, _) = (load_arrays(p / "checkpoint.safetensors") for p in (path, other))
-    found += [name for name in theirs if not np.array_equal(ours[name], theirs[name])]
-    drop = lambda p: [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(p).metrics()]  # noqa: E731
-    found += ["metrics"] if drop(path) != drop(other) else []
+    """What of two runs' ends is not the same bit for bit."""
+    (ours, place), (theirs, other_place) = (load_arrays(p / "checkpoint.safetensors") for p in (path, other))
+    found = [] if place == other_place and set(ours) == set(theirs) else ["place"]
+    found += [name for name in theirs if name not in ours or not np.array_equal(ours[name], theirs[name])]
+    found += ["metrics"] if timeless_metrics(path) != timeless_metrics(other) else []
     same = RunFolder(path).lines("reductions.jsonl") == RunFolder(other).lines("reductions.jsonl")
     return found + ([] if same else ["reductions"])
 

@@ -1,6 +1,7 @@
 """Which recipe: variants of BMR, one change at a time, measured on validation data split from the training set.
 
     python benchmarks/study.py [--networks mlp lenet] [--data fashion_mnist] [--variants NAME...] [--out study.jsonl]
+    python benchmarks/study.py --table study.jsonl
 
 Each line of the output is one variant on one network: figures on 10,000 held-out training examples, mean over seeds.
 The test set is not touched. `--list` names the variants.
@@ -123,8 +124,12 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=100, help="draws in the last evaluation")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--table", type=Path, help="print a file that --out wrote as a Markdown table, and stop")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.table:
+        print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        return
     if options.list:
         print("\n".join(VARIANTS))
         return
@@ -144,6 +149,25 @@ def main() -> None:
             if options.out is not None:
                 with open(options.out, "a") as file:
                     file.write(json.dumps(line) + "\n")
+
+
+def table(lines: list[dict]) -> str:
+    """Variants by networks: accuracy / NLL / ECE / pruned."""
+    names = list(dict.fromkeys(line["variant"] for line in lines))
+    places = list(dict.fromkeys((line["data"], line["network"], line["epochs"], line["steps"]) for line in lines))
+    found = {(line["variant"], line["data"], line["network"], line["epochs"], line["steps"]): line for line in lines}
+    heads = [f"{network}, {data}, {epochs} × {steps}" for data, network, epochs, steps in places]
+    rows = [f"| variant | {' | '.join(heads)} |", "|---|" + "---|" * len(places)]
+    for name in names:
+        rows.append(f"| {name} | {' | '.join(_entry(found.get((name, *place))) for place in places)} |")
+    return "\n".join(rows)
+
+
+def _entry(line: dict | None) -> str:
+    if line is None:
+        return ""
+    numbers = [f"{line[name]:.3f}".removeprefix("0") for name in ("accuracy", "nll", "ece")]
+    return " / ".join([*numbers, f"{line['sparsity']:.2f}".removeprefix("0") if line["sparsity"] else "0"])
 
 
 def measure(dataset: ox.Dataset, network: str, name: str, options: argparse.Namespace) -> dict:

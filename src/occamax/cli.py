@@ -22,6 +22,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read us has seen enough
+            raise
         except OSError as error:
             where = f"{str(error.filename)[:200]}: " if error.filename else ""
             raise OccamaxError(f"{where}{error.strerror or error}") from error
@@ -81,12 +83,14 @@ def train(
     from .experiment import Config, Experiment, RunFolder, keep_compiled_programs
     from .experiment import train as train_runs
     from .experiment.devices import choose_devices, is_first_host, join_hosts
+    from .experiment.progress import print_summary
 
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
     config = Config(
-        data, network, method, epochs, steps, batch, seed, samples, precision, curve_samples, sparsity, unit_price
-    )
+        data, network, method, epochs=epochs, steps=steps, batch=batch, seed=seed, samples=samples,
+        precision=precision, curve_samples=curve_samples, sparsity=sparsity, unit_price=unit_price,
+    )  # fmt: skip
     if cache:
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
@@ -100,7 +104,7 @@ def train(
     with _stoppable():
         summaries = train_runs(experiment, paths, numbers, resume, overwrite, halvings)
     for path, summary in zip(paths, summaries, strict=is_first_host()):
-        _print_summary(path, summary)
+        print_summary(path, summary)
 
 
 @contextmanager
@@ -120,21 +124,6 @@ def _run_path(config, out: Path | None, seed: int, seeds: int | None) -> Path:
     if out is None:
         return Path("runs") / f"{config.data}-{config.network}-{config.method}-seed{seed}"
     return out if seeds is None else out / f"seed{seed}"
-
-
-def _print_summary(path: Path, summary: dict) -> None:
-    console = Console(highlight=False)
-    sizes = summary["sizes"]
-    table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left", box=SIMPLE_HEAD)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for layer in sizes["layers"]:
-        share = 1 - layer["remaining"] / layer["weights"]
-        table.add_row(layer["name"], f"{layer['weights']:,}", f"{layer['remaining']:,}", f"{share:.1%}")
-    table.add_row("all", f"{sizes['weights']:,}", f"{sizes['remaining']:,}", f"{sizes['sparsity_of_all']:.1%}")
-    console.print(table)
-    names = ("accuracy", "nll", "ece", "brier", "sparsity")
-    console.print("  ".join(f"{name} {summary[name]:.4f}" for name in names if name in summary), soft_wrap=True)
 
 
 @app.command()
@@ -162,11 +151,11 @@ def report(
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
 ) -> None:
     """Compare runs: a table here, and one self-contained HTML page."""
-    from .report import write_report
+    from .report import print_comparison, write_report
 
     groups = _groups(runs)
     write_report(groups, out)
-    _print_comparison(groups)
+    print_comparison(groups)
     Console(highlight=False).print(f"report: {out}", soft_wrap=True)
 
 
@@ -178,22 +167,6 @@ def _groups(paths: list[Path]) -> list:
     kept = [path for path in paths if (path / "cells").is_dir()]
     found = [result.group for path in kept for result in read_cells(path)]
     return in_order(found + read_groups(path for path in paths if path not in kept))
-
-
-def _print_comparison(groups: list) -> None:
-    from itertools import groupby
-
-    from .report import comparison
-
-    console = Console(highlight=False)
-    for cell, members in groupby(groups, key=lambda group: group.cell):
-        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity"))
-        table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
-        for column in table.columns[1:]:
-            column.justify = "right"
-        for row, flags in zip(rows, best, strict=True):
-            table.add_row(*(f"[bold]{entry}[/bold]" if flag else entry for entry, flag in zip(row, flags, strict=True)))
-        console.print(table)
 
 
 @app.command()
@@ -208,25 +181,10 @@ def export(
 ) -> None:
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
     from .export import export as export_run
+    from .export.show import print_measured
 
     path = run / f"network.{format}" if out is None else out
-    found = export_run(run, format, path, data_dir, posterior)
-    table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "bytes, gzipped": found.zipped}
-    for name, (before, after) in rows.items():
-        table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
-    for batch, (before, after) in found.milliseconds.items():
-        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", f"{before / after:.1f} ×")
-    table.add_row("accuracy", f"{found.accuracy[0]:.4f}", f"{found.accuracy[1]:.4f}", "")
-    console = Console(highlight=False)
-    console.print(table)
-    units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
-    for kept in found.units:
-        units.add_row(kept.where, str(kept.before), str(kept.after), kept.why)
-    console.print(units)
-    console.print(f"largest difference of a probability: {found.difference:.1e}", soft_wrap=True)
+    print_measured(export_run(run, format, path, data_dir, posterior), path)
 
 
 @app.command()
@@ -362,6 +320,6 @@ def main() -> None:
 
 def _leave_other_hosts() -> None:
     """Where hosts work together, an orderly exit would wait minutes for one that is gone."""
-    if "jax" in sys.modules and sys.modules["jax"].process_count() > 1:
+    if "jax" in sys.modules and sys.modules["jax"].distributed.is_initialized():
         sys.stdout.flush()
         os._exit(2)

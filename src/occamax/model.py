@@ -19,7 +19,7 @@ from .posteriors import LatentPrior, Posterior
 from .priors import Prior
 
 
-class Part(NamedTuple):
+class Portion(NamedTuple):
     """Some examples of a batch: the number of the first, and how many the whole batch has."""
 
     start: Int[Array, ""]
@@ -69,9 +69,13 @@ class Model(eqx.Module):
         return LatentPrior(*(jnp.asarray(np.concatenate(pair), jnp.float32) for pair in pairs))
 
     @property
+    def latents_used(self) -> int:
+        return self.layout.size + self.latent_prior.shape.size
+
+    @property
     def latent_count(self) -> int:
-        needed = self.layout.size + self.latent_prior.shape.size
-        return -(-needed // self.multiple) * self.multiple
+        """How long the vector is: those used, and what fills it up to the next multiple."""
+        return -(-self.latents_used // self.multiple) * self.multiple
 
     def split(self, latents: Float[Array, "latents"]) -> list[Array]:
         """ŵ of every weight, the prior's log-scales, the likelihood's log-scales."""
@@ -89,13 +93,13 @@ class Model(eqx.Module):
         return self.layout.bind(self.network, self.weights(latents, mask))
 
     def outputs(
-        self, network: Any, inputs: Array, key: PRNGKeyArray | None = None, part: Part | None = None
+        self, network: Any, inputs: Array, key: PRNGKeyArray | None = None, portion: Portion | None = None
     ) -> Float[Array, "batch *out"]:
         """What a bound network puts out for a batch of raw examples. With a key its dropout is on."""
         if key is None:
             network = eqx.nn.inference_mode(network)
             return jax.vmap(lambda x: self._apply(network, x, None))(inputs)
-        return jax.vmap(lambda x, k: self._apply(network, x, k))(inputs, _keys(key, len(inputs), part))
+        return jax.vmap(lambda x, k: self._apply(network, x, k))(inputs, _keys(key, len(inputs), portion))
 
     def _apply(self, network: Any, example: Array, key: PRNGKeyArray | None) -> Float[Array, "*out"]:
         """One raw example through a bound network, in the type of computation."""
@@ -111,9 +115,9 @@ class Model(eqx.Module):
 
     def log_likelihood(
         self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, targets: Array, key=None,
-        part: Part | None = None,
+        portion: Portion | None = None,
     ) -> Float[Array, "batch"]:  # fmt: skip
-        outputs = self.outputs(self.bind(latents, mask), inputs, key, part)
+        outputs = self.outputs(self.bind(latents, mask), inputs, key, portion)
         return self.likelihood.log_prob(outputs, targets, self.split(latents)[2])
 
     def expected_log_likelihood(
@@ -124,14 +128,14 @@ class Model(eqx.Module):
         inputs: Array,
         targets: Array,
         key: PRNGKeyArray,
-        part: Part | None = None,
+        portion: Portion | None = None,
     ) -> Float[Array, "batch"]:
-        """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw. `part`: which examples of a
+        """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw. `portion`: which examples of a
         larger batch these are."""
         draw_key, dropout_key = jax.random.split(key)
         latents = posterior.draw(draw_key)
         if not estimator.is_local:
-            return self.log_likelihood(latents, mask, inputs, targets, dropout_key, part)
+            return self.log_likelihood(latents, mask, inputs, targets, dropout_key, portion)
         _, log_scales, log_noise = self.split(latents)
         unit_mean, unit_std = (vector[: self.layout.size] for vector in (posterior.point, posterior.std))
         stds = self.prior.weight_stds(self.layout, log_scales) * jnp.where(mask, unit_std, 0.0)
@@ -142,7 +146,7 @@ class Model(eqx.Module):
             return self._apply(estimator.network(sample, mean, std, local), x, dropout)
 
         local_key = jax.random.fold_in(draw_key, 1)
-        keys = (_keys(k, len(inputs), part) for k in (dropout_key, local_key))
+        keys = (_keys(k, len(inputs), portion) for k in (dropout_key, local_key))
         return self.likelihood.log_prob(jax.vmap(one)(inputs, *keys), targets, log_noise)
 
     def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
@@ -166,11 +170,11 @@ class Model(eqx.Module):
         self.likelihood.check_targets(targets, shape[1])
 
 
-def _keys(key: PRNGKeyArray, count: int, part: Part | None) -> PRNGKeyArray:
+def _keys(key: PRNGKeyArray, count: int, portion: Portion | None) -> PRNGKeyArray:
     """One key an example: the same for an example whether its batch is whole or in parts."""
-    if part is None:
+    if portion is None:
         return jax.random.split(key, count)
-    return jax.lax.dynamic_slice_in_dim(jax.random.split(key, part.total), part.start, count)
+    return jax.lax.dynamic_slice_in_dim(jax.random.split(key, portion.total), portion.start, count)
 
 
 def takes_key(network: Any) -> bool:

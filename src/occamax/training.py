@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .errors import ArgumentError
 from .estimators import Estimator, SharedDraw
-from .model import Model, Part
+from .model import Model, Portion
 from .posteriors import Posterior
 from .schedules import Schedule
 
@@ -89,10 +89,10 @@ def objective(
     data_size: int,
     divergence_weight: Float[Array, ""] | float = 1.0,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
-    part: Part | None = None,
+    portion: Portion | None = None,
 ) -> tuple[Float[Array, ""], Info]:
-    """What a step minimises (F / N), and its parts in nats. `part`: which examples of a larger batch these are."""
-    log_likelihood = model.expected_log_likelihood(posterior, estimator, mask, *batch, key, part)
+    """What a step minimises (F / N), and its parts in nats. `portion`: which examples of a larger batch these are."""
+    log_likelihood = model.expected_log_likelihood(posterior, estimator, mask, *batch, key, portion)
     expected_nll = -data_size * jnp.mean(log_likelihood)
     divergence = posterior.divergence(model.latent_prior, mask)
     loss = (expected_nll + divergence_weight * divergence) / data_size
@@ -109,6 +109,38 @@ def draws(
     return jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, data_size))(batch_keys), keys
 
 
+Share = Callable[..., Any]  # (slope, posterior, mask, batch, key, weight) → gradient and Info, see `alone`
+
+
+def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
+    """The whole batch on one device."""
+    return slope(*arguments, None)
+
+
+def make_step(
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    budget: Budget,
+    divergence_weight: Schedule,
+    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
+    share: Share = alone,
+) -> Callable[[State, tuple[Array, Array], PRNGKeyArray, int], tuple[State, Info]]:
+    """One step on one batch of data of a given size. `share` shares the work on the batch out over devices."""
+
+    def step(state: State, batch: tuple[Array, Array], key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
+        def slope(posterior: Posterior, mask: Array, batch: Any, key: PRNGKeyArray, weight: Any, portion: Any) -> Any:
+            gradient = jax.grad(objective, has_aux=True)
+            return gradient(posterior, model, mask, batch, key, data_size, weight, estimator, portion)
+
+        weight = divergence_weight(state.step / budget.total_steps)
+        gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
+        posterior = eqx.apply_updates(state.posterior, updates)
+        return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
+
+    return step
+
+
 def make_epoch(
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -116,48 +148,22 @@ def make_epoch(
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
     steps: int | None = None,
-    share: Callable[..., Any] = lambda slope, *arguments: slope(*arguments, None),
-    is_streamed: bool = False,
-) -> Callable[..., tuple[State, Info]]:
+    share: Share = alone,
+) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
-    it is that many steps of one: all randomness depends on the step's number alone. `share` shares the work on a batch
-    out over devices. `is_streamed` makes a function of the state, the batches of all steps and the size of the data,
-    for data that do not lie on the device; `draws` says which examples it wants.
+    it is that many steps of one: all randomness depends on the step's number alone.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
-
-    def step(state: State, batch: tuple[Array, Array], key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
-        weight = divergence_weight(state.step / budget.total_steps)
-
-        def slope(
-            posterior: Posterior, mask: Array, batch: tuple[Array, Array], key: PRNGKeyArray, weight: Array, part
-        ):
-            return jax.grad(objective, has_aux=True)(
-                posterior, model, mask, batch, key, data_size, weight, estimator, part
-            )
-
-        gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
-        posterior = eqx.apply_updates(state.posterior, updates)
-        return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
-
+    step = make_step(model, optimizer, budget, divergence_weight, estimator, share)
     count = budget.steps if steps is None else steps
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
-        rows, keys = draws(state.key, state.step, count, budget.batch, len(data[0]))
-
         def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
             rows, key = drawn
             return step(carry, (data[0][rows], data[1][rows]), key, len(data[0]))
 
-        return lax.scan(one, state, (rows, keys))
+        return lax.scan(one, state, draws(state.key, state.step, count, budget.batch, len(data[0])))
 
-    def streamed(state: State, batches: tuple[Array, Array], data_size: int) -> tuple[State, Info]:
-        _, keys = draws(state.key, state.step, count, budget.batch, data_size)
-        return lax.scan(lambda carry, drawn: step(carry, drawn[0], drawn[1], data_size), state, (batches, keys))
-
-    if is_streamed:
-        return streamed
     return epoch

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from typer.testing import CliRunner
 
 from occamax.cli import app
 from occamax.errors import ArgumentError, DivergedError, OccamaxError, RunError
-from occamax.experiment import Config, Experiment, RunFolder, evaluate, train
+from occamax.experiment import METHODS, Config, Experiment, RunFolder, evaluate, train
 from occamax.experiment import progress as progress_module
 from occamax.experiment.checkpoint import load_arrays, save_arrays
 from occamax.experiment.program import Program
-from occamax.methods import MeanFieldFlat
+from occamax.methods import MeanFieldFlat, PaperBMR
 from occamax.schedules import Constant
 
 SMALL = ("--epochs", "3", "--steps", "4", "--batch", "16", "--samples", "2")
@@ -135,6 +136,18 @@ def test_resuming_another_configuration_is_refused_with_the_differences(finished
         command(
             "train", "fashion_mini", "mlp", "bmr-paper", *SMALL[:2], "--steps", 5, *SMALL[4:], "--out", path, "--resume"
         )
+
+
+def test_a_run_of_other_values_of_its_method_is_refused(finished, tmp_path, monkeypatch):
+    """As after an upgrade that changed a default: neither resumed nor evaluated as what it is not."""
+    path = tmp_path / "copy"
+    shutil.copytree(finished[0], path)
+    changed = partial(PaperBMR, first_std=0.2)
+    monkeypatch.setitem(METHODS, "bmr-paper", changed)
+    with pytest.raises(RunError, match=r"first_std=0\.1.* there, .*first_std=0\.2.* here"):
+        command("train", "fashion_mini", "mlp", "bmr-paper", *SMALL, "--out", path, "--resume")
+    with pytest.raises(RunError, match="other values of its method"):
+        evaluate(RunFolder.open(path))
 
 
 def test_resuming_nothing_is_refused(tmp_path):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +20,13 @@ from occamax.experiment import Config, Experiment, RunFolder, train
 from occamax.experiment import checkpoint as checkpoint_module
 from occamax.experiment import loop as loop_module
 from occamax.experiment import program as program_module
-from occamax.experiment import progress as progress_module
 from occamax.experiment.checkpoint import load_arrays
 from occamax.experiment.folder import Place
 from occamax.experiment.lock import RunLock
 from occamax.experiment.signals import StopSignals
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import kills
 
 SMALL = {"epochs": 4, "steps": 6, "batch": 16, "samples": 2}
 
@@ -52,16 +55,7 @@ def whole(experiments, tmp_path_factory):
 
 
 def same_end(path, other):
-    """Bit for bit: weights, metrics (their seconds apart), reductions."""
-    (ours, meta), (theirs, other_meta) = (load_arrays(p / "checkpoint.safetensors") for p in (path, other))
-    assert meta == other_meta
-    assert set(ours) == set(theirs)
-    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
-    one, two = (
-        [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(p).metrics()] for p in (path, other)
-    )
-    assert one == two
-    assert RunFolder(path).lines("reductions.jsonl") == RunFolder(other).lines("reductions.jsonl")
+    assert kills.differences(path, other) == []
 
 
 def stop_after(monkeypatch, calls):
@@ -119,48 +113,28 @@ def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(experime
         same_end(one, two)
 
 
-WORDS = ("train", "fashion_mini", "lenet-300-100", "bmr", "--epochs=40", "--steps=5", "--batch=16", "--samples=2")
+def test_kills_at_random_moments(tmp_path):
+    """Ten of what `benchmarks/kills.py` does by the hundred."""
+    kills.begin(tmp_path / "alone").communicate()
+    assert kills.killed_run(tmp_path / "killed", 10, random.Random(0)) == 0
+    same_end(tmp_path / "killed", tmp_path / "alone")
+    assert [line["epoch"] for line in RunFolder(tmp_path / "killed").metrics()] == list(range(1, kills.EPOCHS + 1))
 
 
-def begin(path, *more):
-    command = [sys.executable, "-m", "occamax", *WORDS, "--out", str(path), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for_lines(path, process, count):
-    metrics = path / "metrics.jsonl"
-    while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < count):
+def test_sigterm_saves_and_says_how_to_go_on(tmp_path):
+    path = tmp_path / "run"
+    process = kills.begin(path)
+    while kills.lines(path) < 2:
+        assert process.poll() is None
         time.sleep(0.01)
-
-
-def test_kills_and_signals_of_a_real_process(tmp_path):
-    """Ten SIGKILLs at random moments and one SIGTERM; then the end of a run that was left alone."""
-    rng = random.Random(0)
-    killed, alone = tmp_path / "killed", tmp_path / "alone"
-    process, done = begin(killed), 0
-    for _ in range(10):
-        wait_for_lines(killed, process, done + 1)
-        time.sleep(rng.uniform(0, 0.05))
-        process.kill()
-        process.communicate()
-        done = (killed / "metrics.jsonl").read_text().count("\n")
-        if done >= 30:
-            break
-        process = begin(killed, "--resume")
-    wait_for_lines(killed, process, min(done + 1, 40))
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
-    if process.returncode:  # it had not ended by itself
-        assert process.returncode == 128 + signal.SIGTERM, said
-        command = shlex.split(said.strip().splitlines()[-1])
-        assert command[0] == "occamax"
-        assert command[-1] == "--resume"
-        subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
-    other = begin(alone)
-    assert other.wait() == 0, other.communicate()
-    other.communicate()
-    assert [line["epoch"] for line in RunFolder(killed).metrics()] == list(range(1, 41))
-    same_end(killed, alone)
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert len(RunFolder(path).metrics()) < kills.EPOCHS
+    command = shlex.split(said.strip().splitlines()[-1])
+    assert (command[0], command[-1]) == ("occamax", "--resume")
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+    assert len(RunFolder(path).metrics()) == kills.EPOCHS
 
 
 def damage(path):
@@ -226,10 +200,15 @@ def test_a_full_disk_leaves_the_last_checkpoint_alone(experiments, tmp_path, mon
 
 
 def test_a_folder_removed_while_running_is_said(experiments, tmp_path, monkeypatch):
-    path = tmp_path / "run"
-    monkeypatch.setattr(progress_module.Progress, "show", lambda *_: shutil.rmtree(path, ignore_errors=True))
+    append = RunFolder.append
+
+    def append_and_lose(folder, name, values):
+        append(folder, name, values)
+        shutil.rmtree(folder.path)
+
+    monkeypatch.setattr(RunFolder, "append", append_and_lose)
     with pytest.raises(RunError, match="was removed"):
-        train(experiments["bmr-paper"], [path], [0])
+        train(experiments["bmr-paper"], [tmp_path / "run"], [0])
 
 
 def test_a_file_in_the_way_is_said(experiments, tmp_path):
@@ -258,7 +237,6 @@ def test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked(experiments, 
     assert "0.25 of the rate" in said
     lines = RunFolder(path).metrics()
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
-    assert lines[:1] != lines[-1:]
     assert next(iter(RunFolder(path).checkpoints())).rate_factor == 0.25
     end = json.loads((whole["bmr-paper"] / "metrics.jsonl").read_text().splitlines()[-1])
     assert lines[-1]["neg_elbo"] != end["neg_elbo"]

@@ -21,7 +21,6 @@ from ..training import Info, State
 from .loop import Pause
 
 FORMAT = "occamax-1"
-MOST_DEVICES = 2**16
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -91,26 +90,30 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def state_arrays(state: State) -> dict[str, np.ndarray]:
-    """Every leaf of a state by its path, on the host."""
+def state_arrays(state: State, fill: int = 0) -> dict[str, np.ndarray]:
+    """Every leaf of a state by its path, on the host. What fills vectors of latents up is left out: a checkpoint does
+    not depend on the number of devices."""
     plain = state._replace(key=jax.random.key_data(state.key))
-    return {_name(path): np.asarray(leaf) for path, leaf in jtu.tree_flatten_with_path(jax.device_get(plain))[0]}
+    found = {_name(path): np.asarray(leaf) for path, leaf in jtu.tree_flatten_with_path(jax.device_get(plain))[0]}
+    length = state.posterior.point.shape[-1]
+    used = {name: a[..., : length - fill] for name, a in found.items() if a.ndim and a.shape[-1] == length}
+    return found | used
 
 
-def pause_arrays(pause: Pause) -> dict[str, np.ndarray]:
+def pause_arrays(pause: Pause, fill: int = 0) -> dict[str, np.ndarray]:
     """A state and what is known of the epoch it is in the middle of."""
     parts = {"info": pause.info._asdict(), "record": {} if pause.record is None else pause.record._asdict()}
     parts["mask"] = {} if pause.mask is None else {"before": pause.mask}
     if pause.before is not None:
-        parts["before"] = state_arrays(pause.before)
-    return state_arrays(pause.state) | {
+        parts["before"] = state_arrays(pause.before, fill)
+    return state_arrays(pause.state, fill) | {
         f"pause.{part}.{name}": np.asarray(jax.device_get(array))
         for part, arrays in parts.items()
         for name, array in arrays.items()
     }
 
 
-def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Pause | None:
+def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: int = 0) -> Pause | None:
     """The pause whose arrays these are; None where they are of a whole epoch."""
     parts: dict[str, dict[str, np.ndarray]] = {"info": {}, "record": {}, "before": {}, "mask": {}}
     for name, array in arrays.items():
@@ -121,21 +124,22 @@ def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Pau
         return None
     arrays_of = {part: {name: jnp.asarray(array) for name, array in found.items()} for part, found in parts.items()}
     record = Record(**arrays_of["record"]) if parts["record"] else None
-    before = state_from(parts["before"], like, path) if parts["before"] else None
+    before = state_from(parts["before"], like, path, fill) if parts["before"] else None
     return Pause(
-        state_from(arrays, like, path), Info(**arrays_of["info"]), record, before, arrays_of["mask"].get("before")
+        state_from(arrays, like, path, fill), Info(**arrays_of["info"]), record, before, arrays_of["mask"].get("before")
     )
 
 
-def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> State:
-    """The state whose leaves are in `arrays`; `like` gives its structure."""
+def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: int = 0) -> State:
+    """The state whose leaves are in `arrays`; `like` gives its structure, with vectors of latents that are `fill`
+    longer than those of a checkpoint."""
     template = like._replace(key=jax.random.key_data(like.key))
     leaves, tree = jtu.tree_flatten_with_path(template)
 
     def leaf_of(name: str, expected: Any) -> jax.Array:
         found = arrays.get(name)
-        if found is not None:
-            found = _filled_up(found, expected.shape)
+        if found is not None and fill and expected.shape == like.posterior.point.shape:
+            found = np.pad(found, (0, fill))
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
             was = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise RunError(
@@ -145,20 +149,6 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path) -> Sta
 
     state = jtu.tree_unflatten(tree, [leaf_of(_name(path), leaf) for path, leaf in leaves])
     return state._replace(key=jax.random.wrap_key_data(state.key))
-
-
-def trimmed(arrays: Mapping[str, np.ndarray], length: int, needed: int) -> dict[str, np.ndarray]:
-    """Without what only fills vectors of `length` up: a checkpoint does not depend on the number of devices."""
-    return {
-        name: array[..., :needed] if array.ndim and array.shape[-1] == length else array
-        for name, array in arrays.items()
-    }
-
-
-def _filled_up(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A vector from a checkpoint, filled up with zeros to the length that the devices here want."""
-    missing = shape[-1] - array.shape[-1] if shape and array.ndim == len(shape) == 1 else 0
-    return np.pad(array, (0, missing)) if 0 < missing < MOST_DEVICES else array
 
 
 def _name(path: tuple) -> str:

@@ -40,10 +40,12 @@ class NetworkSpec:
     def template(self, shape: tuple[int, ...], classes: int, dropout: float = 0.0) -> Any:
         """The network with zeros for weights: those that are trained come from the method, and all are trained."""
         shapes = eqx.filter_eval_shape(self.build, shape, classes, dropout, jax.random.key(0))
-        is_shape = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
-        return jax.tree.map(
-            lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)) if is_shape(leaf) else leaf, shapes
-        )
+
+        def zeros(leaf: Any) -> Any:
+            is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
+            return jax.device_put(np.zeros(leaf.shape, leaf.dtype)) if is_shape else leaf
+
+        return jax.tree.map(zeros, shapes)
 
     def model(self, dataset: Dataset, method: Method, compute_type: Any = jnp.float32, multiple: int = 1) -> Model:
         """The Bayesian network for a data set and a method."""

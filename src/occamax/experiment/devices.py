@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ArgumentError
-from ..model import Part
+from ..model import Portion
 
 AXIS = "devices"
 
@@ -53,14 +53,14 @@ class Devices:
 
     def share(self, slope: Callable[..., Any], posterior: Any, mask: Any, batch: Any, key: Any, weight: Any) -> Any:
         """Inside a compiled program: the gradient and its figures over a batch of which each device sees a part. They
-        are averaged as one vector, since on some networks a collective costs milliseconds however small it is."""
+        are averaged as one vector: one collective a step, whatever the number of layers."""
         if self.mesh is None:
             return slope(posterior, mask, batch, key, weight, None)
         total = len(batch[0])
 
         def local(posterior: Any, mask: Any, batch: Any, key: Any, weight: Any) -> Any:
             own = len(batch[0])
-            found = slope(posterior, mask, batch, key, weight, Part(jax.lax.axis_index(AXIS) * own, total))
+            found = slope(posterior, mask, batch, key, weight, Portion(jax.lax.axis_index(AXIS) * own, total))
             vector, restore = ravel_pytree(found)
             return restore(jax.lax.pmean(vector, AXIS))
 
@@ -92,9 +92,11 @@ class Devices:
         """Arrays that are whole on this host."""
         if self.mesh is None or jax.process_count() == 1:
             return tree
-        whole = lambda leaf: (  # noqa: E731
-            leaf if leaf.is_fully_replicated else multihost_utils.process_allgather(leaf, tiled=True)
-        )
+
+        def whole(leaf: Any) -> Any:
+            is_spread = isinstance(leaf, jax.Array) and not leaf.is_fully_replicated
+            return multihost_utils.process_allgather(leaf, tiled=True) if is_spread else leaf
+
         return jax.tree.map(whole, tree)
 
     def agree(self, flag: bool) -> bool:

@@ -1,5 +1,5 @@
-"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors, and
-checkpoints: checkpoint.safetensors, the one before it, and the one of the best objective."""
+"""A run folder: config.json, method.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/,
+weights.safetensors, and checkpoints: checkpoint.safetensors, the one before it, and the one of the best objective."""
 
 import errno
 import json
@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..layout import Layout
+from ..methods import Method
 from ..model import Model
 from ..reduction import Record
 from ..training import State
@@ -59,8 +60,9 @@ class RunFolder:
     path: Path
 
     @staticmethod
-    def create(path: Path, config: Config, overwrite: bool = False) -> "RunFolder":
-        """A new folder. One that exists and is not empty is refused."""
+    def create(path: Path, config: Config, method: Method, overwrite: bool = False) -> "RunFolder":
+        """A new folder. One that exists and is not empty is refused. It also holds the values of the method, which its
+        name alone does not fix for all time."""
         if not overwrite:
             RunFolder.refuse_existing(path)
         elif _is_taken(path):
@@ -77,6 +79,7 @@ class RunFolder:
             raise RunError(f"--out: {path} cannot be made ({error.strerror}). Choose another folder.") from error
         folder = RunFolder(path)
         folder.write_json("config.json", config.as_dict())
+        folder.write_json("method.json", {"values": repr(method)})
         return folder
 
     @staticmethod
@@ -106,6 +109,17 @@ class RunFolder:
 
     def config(self) -> Config:
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
+
+    def refuse_other_method(self, method: Method) -> None:
+        """A run whose method had other values is not what this version would make of its name."""
+        if not (self.path / "method.json").is_file():  # it is of a version that did not write them
+            return
+        then, now = self.read_json("method.json").get("values"), repr(method)
+        if then != now:
+            raise RunError(
+                f"{self.path}: was begun with other values of its method: {then} there, {now} here. Use the version of "
+                "occamax that began it, or train it anew."
+            )
 
     def read_json(self, name: str) -> dict[str, Any]:
         return _parse(_text(self.path / name), self.path / name)
@@ -166,12 +180,13 @@ class RunFolder:
             print(f"{problems[0]}. Going on from {self.previous}.", file=sys.stderr)
         return found
 
-    def load_state(self, like: State, place: "Place | None" = None) -> Loaded:
-        """The newest state, or that of a place."""
+    def load_state(self, like: State, place: Place | None = None, fill: int = 0) -> Loaded:
+        """The newest state, or that of a place; `fill` as in `state_from`."""
         found = self.checkpoints()
         place = next(iter(found)) if place is None else place
-        arrays, _ = load_arrays(found[place])
-        return Loaded(state_from(arrays, like, found[place]), place, pause_from(arrays, like, found[place]))
+        path = found[place]
+        arrays, _ = load_arrays(path)
+        return Loaded(state_from(arrays, like, path, fill), place, pause_from(arrays, like, path, fill))
 
     def save_weights(self, model: Model, state: State) -> None:
         """The weights at the posterior mean, pruned, layer by layer as matrices with the bias as the last column: what
@@ -193,9 +208,9 @@ class RunFolder:
     def save_reduction(
         self, layout: Layout, before: np.ndarray, record: Record, epoch: int, undone: bool = False
     ) -> None:
-        """One line of counts, thresholds and histograms, and a file with the mask and the ΔF of the weights that were
-        still there. `before` is the mask before the reduction, `epoch` the epoch that follows it, counted from 1;
-        `undone` where the network did not recover from it and it was taken back."""
+        """One line of counts, thresholds and histograms, and a file with the mask and the ΔF (in half precision, for
+        its size) of the weights that were still there. `before` is the mask before the reduction, `epoch` the epoch
+        that follows it, counted from 1; `undone` where the network did not recover from it and it was taken back."""
         mask, delta_f = np.asarray(record.mask), np.asarray(record.delta_f)
         layers = []
         for i, (start, stop) in enumerate(layout.bounds):
@@ -234,8 +249,8 @@ def explained(path: Path) -> Iterator[None]:
             errno.EROFS: "it is read-only",
         }
         cause = causes.get(error.errno or 0, error.strerror or str(error))
-        if not path.exists():
-            raise RunError(f"{path}: was removed while it was being written; nothing of it is left") from error
+        if error.errno == errno.ENOENT:
+            raise RunError(f"{path}: was removed, or a part of it, while it was being written") from error
         raise RunError(
             f"{path}: cannot be written ({cause}). The last checkpoint in it is untouched; continue with --resume."
         ) from error

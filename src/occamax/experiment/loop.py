@@ -15,6 +15,7 @@ from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
 from ..training import Info, State
+from .feeder import Feeder
 from .guard import Guard
 from .program import Program
 
@@ -67,7 +68,7 @@ def epochs(
     reduction, budget = program.method.reduction, program.budget
     tolerance = None if reduction is None else reduction.tolerance
     targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
-    feed = program.feed(train, state) if isinstance(train, Stream) else None
+    feeder = Feeder(program, train, state.key) if isinstance(train, Stream) else None
     guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
@@ -84,10 +85,10 @@ def epochs(
         for lap in _laps_left(program, done):
             if done and should_stop():
                 raise PausedError(epoch, Pause(state, _joined(done), record, before, mask))
-            if feed is None:
+            if feeder is None:
                 state, info = program.train_lap[lap](state, train)
             else:
-                state, info = feed(state, _place(program, epoch, done, lap))
+                state, info = feeder.lap(state, epoch * budget.steps + _steps(done))
             if done:
                 jax.block_until_ready(done[-1])  # the device works on one lap while the next waits
             done.append(info)
@@ -120,18 +121,12 @@ def epochs(
 
 
 def _laps_left(program: Program, done: list[Info]) -> list[int]:
-    steps = sum(info.neg_elbo.shape[-1] for info in done)
     starts = np.cumsum([0, *program.laps[:-1]])
-    return [lap for lap, start in zip(program.laps, starts, strict=True) if start >= steps]
+    return [lap for lap, start in zip(program.laps, starts, strict=True) if start >= _steps(done)]
 
 
-def _place(program: Program, epoch: int, done: list[Info], lap: int) -> tuple[int, int, int]:
-    """The number of a lap's first step, how many it has, and how many the lap after it has."""
-    steps = sum(info.neg_elbo.shape[-1] for info in done)
-    left = _laps_left(program, done)[1:]
-    is_last = epoch + 1 == program.budget.epochs
-    following = left[0] if left else 0 if is_last else program.laps[0]
-    return epoch * program.budget.steps + steps, lap, following
+def _steps(done: list[Info]) -> int:
+    return sum(info.neg_elbo.shape[-1] for info in done)
 
 
 def _joined(infos: list[Info]) -> Info:

@@ -1,7 +1,6 @@
 """The compiled parts of a run: one epoch, one reduction, one evaluation, for one seed or several at once."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import jax
@@ -9,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from ..data import Split, Stream
-from ..errors import ArgumentError
+from ..data import Split
+from ..errors import ArgumentError, ExportError
 from ..evaluation import Predictive, predict
 from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, draws, make_epoch, start
+from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_epoch, start
 from .devices import Devices
 
 T = TypeVar("T")
@@ -55,13 +54,13 @@ class Program:
 
         self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
         self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
-        streamed = {n: make_epoch(*parts, n, devices.share, is_streamed=True) for n in sizes}
-        self._train_streamed = {n: jax.jit(f, donate_argnums=0, static_argnums=2) for n, f in streamed.items()}
-        self._rows = jax.jit(
-            lambda key, first, steps, size: draws(key, first, steps, budget.batch, size)[0], static_argnums=(2, 3)
-        )
         self.reduce: Callable[[State, Array], tuple[State, Record]] = self._compile(reduction, 1, donate=True)
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(evaluation, 3)
+
+    @property
+    def fill(self) -> int:
+        """How many latents only make the vector divisible by the devices."""
+        return self.model.latent_count - self.model.latents_used
 
     @property
     def laps(self) -> list[int]:
@@ -70,28 +69,6 @@ class Program:
         short, longer = divmod(self.budget.steps, count)
         return [short + 1] * longer + [short] * (count - longer)
 
-    def feed(self, stream: Stream, state: State) -> Callable[[State, Any], tuple[State, Info]]:
-        """Laps from a stream, from this state on: `lap(state, steps)`. The next lap's examples are read while the
-        device works on this one's. Which they are depends on nothing but the step's number."""
-        if len(self.seeds) > 1 or self.devices.mesh is not None:
-            raise ArgumentError("train: a stream feeds one seed on one device; put the data into memory for more")
-        key, reader = jax.random.clone(state.key), ThreadPoolExecutor(max_workers=1)
-        waiting: dict[int, Future] = {}
-
-        def read(first: int, steps: int) -> Any:
-            rows = np.asarray(self._rows(key, jnp.int32(first), steps, len(stream)))
-            return jax.device_put(stream.take(rows))
-
-        def lap(state: State, place: tuple[int, int, int]) -> tuple[State, Info]:
-            first, steps, following = place  # the number of the first step, how many, and how many in the lap after
-            batches = waiting.pop(first).result() if first in waiting else read(first, steps)
-            waiting.clear()
-            if following:
-                waiting[first + steps] = reader.submit(read, first + steps, following)
-            return self._train_streamed[steps](state, batches, len(stream))
-
-        return lap
-
     def evaluate(self, state: State, inputs: Array, targets: Array, samples: int = 100) -> Predictive:
         """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
         return self._evaluate(state, inputs, targets, jnp.int32(samples))
@@ -99,10 +76,11 @@ class Program:
     def _compile(self, function: Callable, shared: int, donate: bool = False) -> Any:
         """The function over all seeds at once; arguments after the state are shared."""
         lifted = function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(0, *[None] * shared))
-        if self.devices.mesh is not None:
-            inner = lifted
-            lifted = lambda *arguments: self.devices.settle(inner(*arguments), self.model.latent_count)  # noqa: E731
-        return jax.jit(lifted, donate_argnums=0 if donate else ())
+
+        def settled(*arguments: Any) -> Any:
+            return self.devices.settle(lifted(*arguments), self.model.latent_count)
+
+        return jax.jit(settled, donate_argnums=0 if donate else ())
 
     def start(self) -> State:
         """The first state of every seed."""
@@ -141,7 +119,10 @@ def _units(model: Model, method: Method) -> tuple[Units, ...]:
         return ()
     from ..export.units import find_units  # export itself uses experiments
 
-    return find_units(model.network, model.layout)
+    try:
+        return find_units(model.network, model.layout)
+    except ExportError as error:
+        raise ArgumentError(f"unit_price: the units of this network are not known. {error}") from error
 
 
 def on_device(

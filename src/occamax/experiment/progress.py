@@ -1,12 +1,15 @@
 """What a user sees while a run trains: one live line on a terminal, one plain line an epoch elsewhere."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.table import Table
 
 from .config import LABELS, Experiment
 from .devices import is_first_host
@@ -91,3 +94,19 @@ def clock(seconds: float) -> str:
     """Minutes and seconds, with hours where there are any."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def print_summary(path: Path, summary: dict[str, Any]) -> None:
+    """What is left of each layer, and the last figures."""
+    console = Console(highlight=False)
+    sizes = summary["sizes"]
+    table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left", box=SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for layer in sizes["layers"]:
+        share = 1 - layer["remaining"] / layer["weights"]
+        table.add_row(layer["name"], f"{layer['weights']:,}", f"{layer['remaining']:,}", f"{share:.1%}")
+    table.add_row("all", f"{sizes['weights']:,}", f"{sizes['remaining']:,}", f"{sizes['sparsity_of_all']:.1%}")
+    console.print(table)
+    names = ("accuracy", "nll", "ece", "brier", "sparsity")
+    console.print("  ".join(f"{name} {summary[name]:.4f}" for name in names if name in summary), soft_wrap=True)

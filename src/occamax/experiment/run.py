@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DivergedError, RunError, StoppedError
 from ..evaluation import score
+from ..methods import Method
 from ..schedules import Scaled
 from ..training import State
 from .config import Config, Experiment
@@ -46,9 +47,9 @@ def train(
     configs = [replace(experiment.config, seed=seed) for seed in seeds]
     pairs = list(zip(paths, configs, strict=True))
     if resume:
-        folders = [_reopen(path, own) for path, own in pairs]
+        folders = [_reopen(path, own, experiment.method) for path, own in pairs]
     elif is_first_host():
-        folders = [RunFolder.create(path, own, overwrite) for path, own in pairs]
+        folders = [RunFolder.create(path, own, experiment.method, overwrite) for path, own in pairs]
     else:
         folders = [RunFolder(path) for path, _ in pairs]
     with ExitStack() as held, StopSignals() as stop:
@@ -165,7 +166,7 @@ def _load(program: Program, folders: list[RunFolder]) -> Loaded:
     if not shared:
         ends = ", ".join(f"{folder.path} at epoch {own[0].epoch}" for folder, own in zip(folders, places, strict=True))
         raise RunError(f"--resume: the seeds stopped at different epochs ({ends}). Resume each by itself.")
-    parts = [folder.load_state(program.of_seed(like, i), shared[0]) for i, folder in enumerate(folders)]
+    parts = [folder.load_state(program.of_seed(like, i), shared[0], program.fill) for i, folder in enumerate(folders)]
     program.devices.wait_for_all("every host has read the checkpoint")
     for folder in folders if is_first_host() else ():
         folder.rewind(shared[0].epoch)
@@ -175,7 +176,7 @@ def _load(program: Program, folders: list[RunFolder]) -> Loaded:
     return Loaded(program.place(program.stack([part.state for part in parts])), shared[0], pause)
 
 
-def _reopen(path: Path, config: Config) -> RunFolder:
+def _reopen(path: Path, config: Config, method: Method) -> RunFolder:
     folder = RunFolder.open(path)
     was, now = folder.config().as_dict(), config.as_dict()
     changed = [f"{name}: {was[name]!r} there, {now[name]!r} asked for" for name in now if was[name] != now[name]]
@@ -183,6 +184,7 @@ def _reopen(path: Path, config: Config) -> RunFolder:
         raise RunError(
             f"--resume: {path} is another run ({'; '.join(changed)}). Ask for the same, or choose another --out."
         )
+    folder.refuse_other_method(method)
     return folder
 
 
@@ -192,6 +194,8 @@ def _summarise(
     """The last values and what a reader of the run needs to know of its circumstances."""
     layout = program.model.layout
     metrics = folder.metrics()
+    if not metrics:
+        raise RunError(f"{folder.path}: its metrics.jsonl was removed while it was being written")
     layers = [
         {"name": name, "weights": size, "remaining": int(mask[start:stop].sum())}
         for name, size, (start, stop) in zip(layout.names, layout.sizes, layout.bounds, strict=True)
@@ -220,6 +224,7 @@ def _summarise(
 def restore(folder: RunFolder, data_dir: Path | None = None) -> tuple[Experiment, State]:
     """A finished or interrupted run: its experiment and its last state."""
     config = folder.config()
+    folder.refuse_other_method(config.chosen_method())
     experiment = Experiment.of(config, data_dir)
     program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
     return experiment, folder.load_state(program.start()).state

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ..reduction import Record
 from ..training import State
-from .checkpoint import pause_arrays, state_arrays, trimmed
+from .checkpoint import pause_arrays, state_arrays
 from .devices import is_first_host
 from .folder import Place, RunFolder
 from .loop import Epoch, Pause
@@ -64,16 +64,12 @@ class Writer:
         """A checkpoint in the middle of the epoch after `epoch` whole ones."""
         self._wait()
         steps = pause.info.neg_elbo.shape[-1]
-        arrays = pause_arrays(self.program.devices.gather(pause))
-        self._save(self._trim(arrays), Place(epoch, steps, self.rate_factor), None)
+        arrays = pause_arrays(self.program.devices.gather(pause), self.program.fill)
+        self._save(arrays, Place(epoch, steps, self.rate_factor), None)
 
     def _arrays(self, state: State) -> dict[str, np.ndarray]:
         """All hosts take part, where there are several."""
-        return self._trim(state_arrays(self.program.devices.gather(state)))
-
-    def _trim(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        model = self.program.model
-        return trimmed(arrays, model.latent_count, model.layout.size + model.latent_prior.shape.size)
+        return state_arrays(self.program.devices.gather(state), self.program.fill)
 
     def _save(self, arrays: dict[str, np.ndarray], place: Place, neg_elbo: list[float] | None) -> None:
         for i, folder in enumerate(self.folders if is_first_host() else ()):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice, repeat
+from pathlib import Path
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .card import Card
+from .exporting import Measured
 from .posterior_file import Draw, mutual_information
 from .predictor import Predict
 
@@ -83,3 +85,23 @@ def print_answers(found: Iterable[Answer], json_lines: bool, with_information: b
     if not json_lines:
         Console(highlight=False).print(table)
     return failed
+
+
+def print_measured(found: Measured, path: Path) -> None:
+    """The exported network beside the dense one."""
+    table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "bytes, gzipped": found.zipped}
+    for name, (before, after) in rows.items():
+        table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
+    for batch, (before, after) in found.milliseconds.items():
+        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", f"{before / after:.1f} ×")
+    table.add_row("accuracy", f"{found.accuracy[0]:.4f}", f"{found.accuracy[1]:.4f}", "")
+    console = Console(highlight=False)
+    console.print(table)
+    units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
+    for kept in found.units:
+        units.add_row(kept.where, str(kept.before), str(kept.after), kept.why)
+    console.print(units)
+    console.print(f"largest difference of a probability: {found.difference:.1e}", soft_wrap=True)

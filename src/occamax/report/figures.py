@@ -37,10 +37,17 @@ RC: Any = {
 
 def svg(figure: Figure) -> str:
     """A figure as an SVG element to stand in a page."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+    text = drawn(figure, "svg", bbox_inches="tight").decode()
     return text[text.index("<svg") :]
+
+
+def drawn(figure: Figure, form: str, **options: Any) -> bytes:
+    """The bytes of a file in that format; the same figure always gives the same."""
+    unsaid = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(RC):
+        figure.savefig(buffer, format=form, metadata=unsaid, **options)
+    return buffer.getvalue()
 
 
 def new_figure(columns: int, rows: int = 1, width: float = 3.0, height: float = 2.4) -> tuple[Figure, list[Axes]]:

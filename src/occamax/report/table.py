@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from .runs import Group
 
@@ -57,3 +61,16 @@ def _entry(group: Group, name: str, brief: bool) -> str:
 def _kept(group: Group) -> str:
     sizes = [summary["sizes"] for summary in group.summaries]
     return f"{np.mean([size['remaining'] for size in sizes]):,.0f}"
+
+
+def print_comparison(groups: Sequence[Group]) -> None:
+    """One table a data set and network."""
+    console = Console(highlight=False)
+    for cell, members in groupby(groups, key=lambda group: group.cell):
+        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity"))
+        table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row, flags in zip(rows, best, strict=True):
+            table.add_row(*(f"[bold]{entry}[/bold]" if flag else entry for entry, flag in zip(row, flags, strict=True)))
+        console.print(table)

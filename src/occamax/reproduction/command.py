@@ -14,7 +14,7 @@ from ..report import in_order, write_report
 from .comparison import checks, measured_timings
 from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
-from .submit import python_command, submit
+from .submit import submit
 
 
 def reproduce(
@@ -41,8 +41,8 @@ def reproduce(
     return failed
 
 
-def shard_arguments(grid: Grid, out: Path, data_dir: Path | None, count: int, cache: bool) -> list[list[str]]:
-    """The options of `occamax reproduce` for each of `count` parts of this grid."""
+def shard_commands(grid: Grid, out: Path, data_dir: Path | None, count: int, cache: bool) -> list[list[str]]:
+    """The command that runs each of `count` parts of this grid."""
     part, parts = grid.shard
     like = grid.like
     found = []
@@ -54,7 +54,8 @@ def shard_arguments(grid: Grid, out: Path, data_dir: Path | None, count: int, ca
             "curve-samples": like.curve_samples or like.samples, **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
         words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        found.append([*words, "--cache" if cache else "--no-cache"])
+        begin = [sys.executable, "-m", "occamax", "reproduce"]
+        found.append([*begin, *words, "--cache" if cache else "--no-cache"])
     return found
 
 
@@ -62,9 +63,9 @@ def run_workers(grid: Grid, out: Path, data_dir: Path | None, workers: int, cach
     """The shard, cut once more, a process each; the caller then finds the cells finished, or tries what failed."""
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # one device is shared
     running = []
-    for number, arguments in enumerate(shard_arguments(grid, out, data_dir, workers, cache), start=1):
-        console.print(f"worker {number}: shard {arguments[arguments.index('--shard') + 1]}", soft_wrap=True)
-        running.append(subprocess.Popen(python_command(arguments), env=environment))
+    for number, command in enumerate(shard_commands(grid, out, data_dir, workers, cache), start=1):
+        console.print(f"worker {number}: shard {command[command.index('--shard') + 1]}", soft_wrap=True)
+        running.append(subprocess.Popen(command, env=environment))
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     try:
         for process in running:
@@ -80,7 +81,7 @@ def submit_jobs(
     console: Console,
 ) -> None:  # fmt: skip
     """The shard, cut once more, a job of a cluster each."""
-    commands = [python_command(arguments) for arguments in shard_arguments(grid, out.resolve(), data_dir, jobs, True)]
+    commands = shard_commands(grid, out.resolve(), data_dir, jobs, cache=True)
     submit(commands, out.resolve(), cluster, minutes, options, console)
 
 

@@ -1,14 +1,11 @@
 """What the grid comes to: figures, one table, and a page of it all."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
 
 from ..experiment.checkpoint import write_atomic
 from ..experiment.config import LABELS
+from ..report.figures import drawn
 from .cells import CellResult, read_cells
 from .comparison import Check, Row, Timings, checks, compare, measured_timings
 from .figures import TITLES, paper_figures
@@ -28,18 +25,11 @@ def write_results(out: Path) -> list[CellResult]:
     names = []
     for name, figure in paper_figures(results).items():
         names.append(name)
-        write_atomic(out / "figures" / f"{name}.svg", drawn(figure, "svg", metadata={"Date": None, "Creator": None}))
-        write_atomic(out / "figures" / f"{name}.png", drawn(figure, "png", dpi=130, metadata={"Software": None}))
+        write_atomic(out / "figures" / f"{name}.svg", drawn(figure, "svg"))
+        write_atomic(out / "figures" / f"{name}.png", drawn(figure, "png", dpi=130))
     write_atomic(out / "table.md", table(compare(results)).encode())
     write_atomic(out / "README.md", page(results, names, _notes(out), measured_timings(out / "speed")).encode())
     return results
-
-
-def drawn(figure: Figure, form: str, **options: Any) -> bytes:
-    """The file's bytes; shards that end together write whole files."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, **options)
-    return buffer.getvalue()
 
 
 def _notes(out: Path) -> str:

@@ -1,6 +1,5 @@
 """The grid as jobs of a cluster, a shard each, through submitit."""
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,7 +37,3 @@ def submit(
     failed = [job for job in jobs if job.exception() is not None]
     if failed:
         raise RunError(f"{len(failed)} of {len(jobs)} jobs failed; their logs: {out / 'jobs'}")
-
-
-def python_command(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "occamax", "reproduce", *arguments]
