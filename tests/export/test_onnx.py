@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from occamax.data import Standardise
 from occamax.errors import ExportError
 from occamax.export import Card, compact, to_chain
-from occamax.export.onnx_file import write_onnx
+from occamax.export.onnx_file import steps_between, write_onnx
 
 from .test_compact import MAKE, masked
 
@@ -51,3 +53,25 @@ def test_the_file_says_what_the_network_says(name, small):
 def test_what_is_no_card_is_named(text):
     with pytest.raises(ExportError, match=r"file\.onnx"):
         Card.from_json(text, "file.onnx")
+
+
+@given(st.lists(st.integers(0, 800), max_size=20), st.integers(0, 300))
+def test_a_vector_comes_back_from_its_steps(gaps, zeros_at_the_end):
+    flat = np.concatenate([*([*np.zeros(gap), i + 1.0] for i, gap in enumerate(gaps)), np.zeros(zeros_at_the_end)])
+    values, steps = steps_between(flat)
+    assert steps.dtype == np.uint8
+    back = np.zeros_like(flat)
+    back[np.cumsum(steps, dtype=np.int64)] = values
+    assert np.array_equal(back, flat)
+
+
+def test_zeros_take_no_room_in_the_file():
+    make, shape = MAKE["lenet-300-100"]
+    key = jax.random.key(3)
+    chain = to_chain(masked(make(key), key, 0.0, 0.0, 0.95))
+    card = Card(tuple("abcd"), shape, (0.3,), (0.2,), 0, "0.0")
+    packed, plain = write_onnx(chain, card), write_onnx(chain, card, sparse=False)
+    assert len(packed) < len(plain) / 2
+    pixels = np.random.default_rng(0).integers(0, 256, (7, *shape), np.uint8)
+    outputs = [session(content).run(None, {"pixels": pixels})[0] for content in (packed, plain)]
+    assert np.array_equal(*outputs)

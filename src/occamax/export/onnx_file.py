@@ -1,4 +1,8 @@
-"""A chain as an ONNX graph: raw pixels in, class probabilities out, any batch. Built with onnx's own helpers."""
+"""A chain as an ONNX graph: raw pixels in, class probabilities out, any batch. Built with onnx's own helpers.
+
+Arrays that are mostly zero are stored as their other values and the steps between them, five bytes a value. The graph
+spreads them out from constants alone, which onnxruntime does once, when it loads the file: what runs is dense.
+"""
 
 from typing import Any
 
@@ -13,20 +17,39 @@ from .digest import NO_DIGEST, digest_of
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
 IR_VERSION = 9
+LONGEST = 255  # step between two values of a packed array
+OVERHEAD = 600  # bytes of the nodes that spread one packed array out
 
 
 class Graph:
     """Collects nodes and constants while a chain is walked."""
 
-    def __init__(self, image_shape: tuple[int, int, int]):
+    def __init__(self, image_shape: tuple[int, int, int], sparse: bool = True):
         self.image_shape = image_shape  # after padding
+        self.sparse = sparse
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
     def constant(self, value: Any) -> str:
+        """An array; one that is mostly zero is packed, if the graph is to be `sparse`."""
+        array = np.asarray(value, order="C")
+        if self.sparse and array.dtype == np.float32:
+            values, steps = steps_between(array.ravel())
+            if values.nbytes + steps.nbytes + OVERHEAD < array.nbytes:
+                return self._spread(values, steps, array.shape)
+        return self._stored(array)
+
+    def _stored(self, array: np.ndarray) -> str:
         name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
+        self.constants.append(numpy_helper.from_array(array, name))
         return name
+
+    def _spread(self, values: np.ndarray, steps: np.ndarray, shape: tuple[int, ...]) -> str:
+        size = self._stored(np.array([np.prod(shape)], np.int64))
+        wide = self.add("Cast", self._stored(steps), to=TensorProto.INT64)
+        places = self.add("CumSum", wide, self._stored(np.array(0, np.int64)))
+        spread = self.add("ScatterElements", self.add("ConstantOfShape", size), places, self._stored(values), axis=0)
+        return self.shape(spread, *shape)
 
     def add(self, operation: str, *inputs: str, **attributes: Any) -> str:
         name = f"x{len(self.nodes)}"
@@ -41,10 +64,22 @@ class Graph:
         return self.add("Add", self.add("MatMul", x, self.constant(np.asarray(weight).T)), self.constant(bias))
 
 
-def write_onnx(chain: c.Chain, card: Card) -> bytes:
+def steps_between(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a vector that are not zero, and the step from each to the next as one byte; where a step is longer,
+    a zero on the way is counted as a value."""
+    places = np.flatnonzero(flat)
+    gaps = np.diff(places, prepend=0)
+    stops = np.maximum(gaps - 1, 0) // LONGEST  # zeros to stand on before each value
+    ends = np.cumsum(stops + 1) - 1
+    values, steps = np.zeros(len(places) + stops.sum(), flat.dtype), np.full(len(places) + stops.sum(), LONGEST)
+    values[ends], steps[ends] = flat[places], gaps - stops * LONGEST
+    return values, steps.astype(np.uint8)
+
+
+def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
     """The file's bytes. The graph is checked by onnx before it is given out."""
     channels, height, width = card.input_shape
-    graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad))
+    graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad), sparse)
     x = _prepare(graph, card)
     for stage in chain.stages:
         x = _emit(graph, stage, x)

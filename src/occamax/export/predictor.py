@@ -23,12 +23,12 @@ Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndar
 
 
 def write(path: Path, chain: Chain, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
-    """A chain in the format that the path ends in; where the format can, zeros are left out if `sparse`."""
+    """A chain in the format that the path ends in; zeros are left out if `sparse`."""
     if path.suffix == ".onnx":
         _need("onnx")
         from .onnx_file import write_onnx
 
-        write_atomic(path, write_onnx(chain, card))
+        write_atomic(path, write_onnx(chain, card, sparse))
     else:
         arrays_file.write(path, chain, card, sparse, posterior)
 
