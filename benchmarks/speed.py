@@ -162,7 +162,7 @@ def describe(contender: contenders.Contender, dataset, ceilings: dict[str, float
     row["reduction_ms"] = None
     if program.method.reduction is not None:
         copies = iter([jax.tree.map(jnp.copy, state) for _ in range(4)])  # each call takes its state over
-        row["reduction_ms"] = 1e3 * best(lambda: program.reduce(next(copies), jnp.float32(0.5)), 3)
+        row["reduction_ms"] = 1e3 * best(lambda: program.reduce(next(copies), jnp.float32(0.5), len(data[0])), 3)
     row["floor_ms"] = floor_ms(contender, data, ceilings)
     return row
 

@@ -7,7 +7,7 @@ from occamax.errors import ArgumentError
 from occamax.experiment.program import Program
 from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, PaperBMR, VarianceScaled
 from occamax.model import Model
-from occamax.schedules import Constant, Cosine, Ramp
+from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 from occamax.training import Budget, make_epoch
 
 from .tolerances import SINGLE
@@ -40,7 +40,7 @@ def test_every_part_is_compiled_once(method):
     state = program.start()
     for epoch in range(3):
         if method.reduction is not None:
-            state, _ = program.reduce(state, jnp.float32(epoch))
+            state, _ = program.reduce(state, jnp.float32(epoch), len(data()[0]))
         state, _ = program.train(state, data())
         program.evaluate(state, *data(), samples=4 + epoch)
     assert program.train._cache_size() == 1
@@ -98,6 +98,7 @@ def test_schedules():
     at = lambda schedule: [float(schedule(p)) for p in (0.0, 0.25, 0.5, 1.0)]  # noqa: E731
     assert at(Constant(0.3)) == [0.3] * 4
     assert np.allclose(at(Ramp(0.1, 1.0, 0.25, 0.75)), [0.1, 0.1, 0.55, 1.0])
+    assert np.allclose(at(Geometric(1.0, 0.01, 0.25, 0.75)), [1.0, 1.0, 0.1, 0.01])
     assert np.allclose(at(Cosine(2.0)), [2.0, 1 + np.cos(np.pi / 4), 1.0, 0.0])
 
 
@@ -113,3 +114,23 @@ def test_bad_options_of_a_method_are_refused_by_name():
         BMR(first_std=0.0)
     with pytest.raises(ArgumentError, match="dropout"):
         MAP(dropout=1.0)
+
+
+def test_an_affordable_divergence_is_a_constant_while_nothing_is_pruned():
+    affordable = 0.1 * len(data()[0]) / program_of(MeanFieldFlat()).model.layout.size
+    assert affordable < 0.5
+    schedules = (Affordable(0.9, 0.1), Constant(affordable))
+    one, two = (trained(program_of(MeanFieldFlat(divergence_weight=schedule)))[0] for schedule in schedules)
+    assert jnp.allclose(one.posterior.mean, two.posterior.mean, atol=1e-6)
+    other, _ = trained(program_of(MeanFieldFlat(divergence_weight=Constant(0.9))))
+    assert not jnp.allclose(one.posterior.mean, other.posterior.mean, atol=1e-3)
+
+
+def test_a_pruned_network_affords_more():
+    schedule = Affordable(0.3, 0.5)
+    assert float(schedule.of_network(0.0, 100_000, 1_000)) == pytest.approx(0.005)
+    assert float(schedule.of_network(0.0, 10_000, 1_000)) == pytest.approx(0.05)
+    assert float(schedule.of_network(0.0, 100, 1_000)) == pytest.approx(0.3)
+    assert float(schedule.of_network(0.0, 0, 1_000)) == pytest.approx(0.3)
+    with pytest.raises(ArgumentError, match="weights_per_example: 0"):
+        Affordable(0.3, 0)

@@ -72,8 +72,10 @@ if TYPE_CHECKING:
     from .reduction import TargetSparsity as TargetSparsity
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
+    from .schedules import Affordable as Affordable
     from .schedules import Constant as Constant
     from .schedules import Cosine as Cosine
+    from .schedules import Geometric as Geometric
     from .schedules import Ramp as Ramp
     from .schedules import Scaled as Scaled
     from .training import Budget as Budget
@@ -119,7 +121,7 @@ _HOMES = {
         "delta_f",
         "reduce",
     ),
-    "schedules": ("Constant", "Cosine", "Ramp", "Scaled"),
+    "schedules": ("Affordable", "Constant", "Cosine", "Geometric", "Ramp", "Scaled"),
     "training": ("Budget", "State"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -17,8 +17,8 @@ from .estimators import Estimator, SharedDraw
 from .model import Model
 from .posteriors import MeanField, PointMass, Posterior
 from .priors import FanIn, Flat, Prior, Tiered
-from .reduction import Between, Horseshoe, Reduction, TargetSparsity
-from .schedules import Constant, Cosine, Ramp, Schedule
+from .reduction import Between, Evidence, Horseshoe, Reduction, TargetSparsity
+from .schedules import Affordable, Constant, Cosine, Geometric, Ramp, Schedule
 
 
 class Start(ABC):
@@ -101,7 +101,7 @@ class Method:
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
         criterion = TargetSparsity(sparsity, reach=min(0.75, due[-1] / epochs))
-        return replace(self, reduction=replace(self.reduction, criterion=criterion, limit=None, tolerance=None))
+        return replace(self, reduction=replace(self.reduction, criterion=criterion, least_left=None, tolerance=None))
 
     def with_units(self, price: float) -> "Method":
         """This method, which also removes whole units that earn less than `price` nats a weight (see `Reduction`)."""
@@ -112,11 +112,6 @@ class Method:
         if isinstance(self.reduction.criterion, TargetSparsity):
             raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
         return replace(self, reduction=replace(self.reduction, unit_price=price))
-
-    @property
-    def final_divergence_weight(self) -> float:
-        """1 where the run ends on the evidence bound; else the posterior is tempered, and reports say so."""
-        return float(self.divergence_weight(1.0))
 
 
 @dataclass(frozen=True)
@@ -167,21 +162,25 @@ class BMR(PaperBMR):
     """Our best recipe so far (`docs/recipe.md` says how it was found):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
-    - a divergence that weighs three hundredths while the network learns, and three tenths once it is small: that of a
-      million weights outweighs some ten thousand images, and at full weight the network underfits. This makes it a
-      tempered posterior, and every report says so;
-    - reductions from a tenth to four fifths of the run, the rest for the survivors. ΔF is taken at an evidence weight
-      that rises from the divergence's to one, the evidence that the data really hold, and no reduction removes more
-      than three tenths of what is left: the network is pruned no faster than it can follow;
+    - a divergence that the data can pay for: that of a million weights outweighs some ten thousand images, and at full
+      weight the network underfits. It weighs as much as half a weight for each example would, and at most three tenths:
+      little at first, more as the network gets smaller. This makes it a tempered posterior, and every report says so;
+    - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior, by seven tenths of
+      the run the evidence that the data really hold; and the network is pruned no faster than it can follow, from a
+      tenth to four fifths of the run. The rest is for the survivors;
     - a guard that undoes what the network does not recover from.
     """
 
     prior: Prior = field(default_factory=FanIn)
     first_means: Start = field(default_factory=VarianceScaled)
     learning_rate: Schedule = Cosine(1e-2)
-    divergence_weight: Schedule = Ramp(0.03, 0.3, 0.4, 0.8)
+    divergence_weight: Schedule = Affordable(0.3, 0.5)
     reduction: Reduction | None = field(
         default_factory=lambda: Reduction(
-            schedule=Between(0.1, 0.8), evidence_weight=Ramp(0.03, 1.0, 0.1, 0.7), limit=0.3, tolerance=0.05
+            criterion=Evidence(),
+            schedule=Between(0.1, 0.8),
+            evidence=Ramp(0.0, 1.0, 0.1, 0.7),
+            least_left=Geometric(1.0, 0.005, 0.1, 0.7),
+            tolerance=0.05,
         )
     )

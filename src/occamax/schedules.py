@@ -8,12 +8,18 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .errors import ArgumentError
+
 
 class Schedule(ABC):
     """Base of all schedules."""
 
     @abstractmethod
     def __call__(self, progress: Any) -> Float[Array, ""] | float: ...
+
+    def of_network(self, progress: Any, weights: Any, examples: int) -> Float[Array, ""] | float:
+        """The same where the number may also depend on how many weights are left, and how many examples there are."""
+        return self(progress)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,20 @@ class Ramp(Schedule):
 
 
 @dataclass(frozen=True)
+class Geometric(Schedule):
+    """`first` until `begin`, then by equal factors to `last` at `end`."""
+
+    first: float
+    last: float
+    begin: float = 0.0
+    end: float = 1.0
+
+    def __call__(self, progress):
+        share = jnp.clip((progress - self.begin) / (self.end - self.begin), 0.0, 1.0)
+        return self.first * (self.last / self.first) ** share
+
+
+@dataclass(frozen=True)
 class Cosine(Schedule):
     """From `first` down to `last` along half a cosine."""
 
@@ -58,3 +78,23 @@ class Scaled(Schedule):
 
     def __call__(self, progress):
         return self.factor * self.schedule(progress)
+
+
+@dataclass(frozen=True)
+class Affordable(Schedule):
+    """A weight of the divergence that the data can pay for: `most`, but never so much that more than
+    `weights_per_example` weights would count in full for each example. A network that is pruned can afford more."""
+
+    most: float
+    weights_per_example: float
+
+    def __post_init__(self):
+        for name in ("most", "weights_per_example"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
+
+    def __call__(self, progress):
+        return self.most
+
+    def of_network(self, progress, weights, examples):
+        return jnp.minimum(self.most, self.weights_per_example * examples / jnp.maximum(weights, 1))

@@ -124,15 +124,18 @@ def make_step(
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
     share: Share = alone,
-) -> Callable[[State, tuple[Array, Array], PRNGKeyArray, int], tuple[State, Info]]:
-    """One step on one batch of data of a given size. `share` shares the work on the batch out over devices."""
+) -> Callable[[State, tuple[Array, Array], PRNGKeyArray, int, Int[Array, ""]], tuple[State, Info]]:
+    """One step on one batch of data of a given size, with so many weights left. `share` shares the work on the batch
+    out over devices."""
 
-    def step(state: State, batch: tuple[Array, Array], key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
+    def step(
+        state: State, batch: tuple[Array, Array], key: PRNGKeyArray, data_size: int, weights: Int[Array, ""]
+    ) -> tuple[State, Info]:
         def slope(posterior: Posterior, mask: Array, batch: Any, key: PRNGKeyArray, weight: Any, portion: Any) -> Any:
             gradient = jax.grad(objective, has_aux=True)
             return gradient(posterior, model, mask, batch, key, data_size, weight, estimator, portion)
 
-        weight = divergence_weight(state.step / budget.total_steps)
+        weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
         updates, optimizer_state = optimizer.update(gradient, state.optimizer)
         posterior = eqx.apply_updates(state.posterior, updates)
@@ -159,10 +162,12 @@ def make_epoch(
     count = budget.steps if steps is None else steps
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
+        weights = jnp.sum(state.mask)
+
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
         def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
             rows, key = drawn
-            return step(carry, (data[0][rows], data[1][rows]), key, len(data[0]))
+            return step(carry, (data[0][rows], data[1][rows]), key, len(data[0]), weights)
 
         return lax.scan(one, state, draws(state.key, state.step, count, budget.batch, len(data[0])))
 

@@ -10,8 +10,8 @@ from occamax.methods import PaperBMR
 from occamax.model import Model
 from occamax.posteriors import MeanField, PointMass
 from occamax.priors import Flat
-from occamax.reduction import Every, Evidence, Reduction, reduce
-from occamax.schedules import Constant, Cosine
+from occamax.reduction import Every, Evidence, Magnitude, Reduction, TargetSparsity, reduce
+from occamax.schedules import Constant, Cosine, Ramp
 from occamax.training import Budget, adabelief, make_epoch, start
 
 from ..toys import Tiny, tiny_data
@@ -89,6 +89,19 @@ def test_a_removed_gain_takes_its_centre(key):
     assert not bound[0].bias.any()
 
 
+def test_no_more_goes_than_may(key):
+    """At half of the run 40 % of the hidden weights must be left; the criterion would take all."""
+    model, optimizer, _, _, state = prepared(key)
+    reduction = Reduction(Evidence(-1e9), least_left=Ramp(1.0, 0.0, 0.2, 0.7))
+    after, record = reduce(model, state, reduction, optimizer, 0.5)
+    hidden = slice(0, model.layout.bounds[-1][0])
+    kept, gained = np.asarray(after.mask)[hidden], np.asarray(record.delta_f)[hidden]
+    assert kept.sum() == np.ceil(0.4 * kept.size)
+    assert gained[~kept].min() > gained[kept].max()  # the data prefer those that went
+    untouched, _ = reduce(model, state, reduction, optimizer, 0.1)
+    assert untouched.mask.all()
+
+
 def test_the_output_layer_is_spared_unless_asked(key):
     model, optimizer, _, _, state = prepared(key)
     output = slice(*model.layout.bounds[-1])
@@ -107,12 +120,40 @@ def test_reduction_is_the_same_compiled_and_not(key):
     assert np.allclose(record.delta_f, record_compiled.delta_f, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("share", "weight"), [(0.0, 1.0), (0.5, 0.2), (1.0, 0.04)])
+def test_evidence_goes_back_on_the_temper(key, share, weight):
+    """A posterior trained at a divergence weight of .04: as it is, halfway in logarithms, and with every datum counted
+    once."""
+    model, optimizer, _, _, state = prepared(key)
+    _, record = reduce(model, state, Reduction(evidence=Constant(share)), optimizer, 0.0, 0.04)
+    mean, std = (
+        np.asarray(part, np.float64)[: model.layout.size] for part in (state.posterior.mean, state.posterior.std)
+    )
+    precision = 1 + weight * (std**-2 - 1)
+    expected = 0.5 * np.log(precision) - 0.5 * (weight * mean / std**2) ** 2 / precision
+    assert np.allclose(record.delta_f, expected, atol=1e-4)
+
+
 def test_a_point_estimate_has_no_evidence(key):
     model = Model(Tiny(), Flat())
     optimizer = adabelief(Constant(1e-3), Budget())
     state = start(PointMass(jnp.zeros(model.latent_count)), model.layout.size, optimizer, key)
     with pytest.raises(ArgumentError, match="mean-field"):
         reduce(model, state, Reduction(), optimizer)
+
+
+def test_a_point_estimate_is_pruned_by_magnitude(key):
+    model = Model(Tiny(), Flat())
+    optimizer = adabelief(Constant(1e-3), Budget())
+    value = jax.random.normal(key, (model.latent_count,))
+    state = start(PointMass(value), model.layout.size, optimizer, key)
+    after, _ = reduce(model, state, Reduction(TargetSparsity(0.6, Magnitude())), optimizer)
+    hidden = slice(0, model.layout.bounds[-1][0])
+    sizes, kept = np.abs(model.weights(value, state.mask))[hidden], np.asarray(after.mask)[hidden]
+    assert (~kept).sum() == round(0.6 * kept.size)
+    assert sizes[kept].min() > sizes[~kept].max()
+    with pytest.raises(ArgumentError, match="mean-field"):
+        reduce(model, state, Reduction(TargetSparsity(0.5)), optimizer)
 
 
 def test_planted_dead_inputs_are_lost_and_no_others():

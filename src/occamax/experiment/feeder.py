@@ -32,7 +32,8 @@ class Feeder:
 
         def train(state: State, batches: tuple[Array, Array]) -> tuple[State, Info]:
             _, keys = draws(state.key, state.step, len(batches[1]), budget.batch, size)
-            return lax.scan(lambda carry, drawn: step(carry, *drawn, size), state, (batches, keys))
+            weights = jnp.sum(state.mask)
+            return lax.scan(lambda carry, drawn: step(carry, *drawn, size, weights), state, (batches, keys))
 
         self._train = jax.jit(train, donate_argnums=0)
         self._rows = jax.jit(

@@ -78,7 +78,7 @@ def epochs(
             done = [info]
         elif reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
             before, mask = jax.tree.map(jnp.copy, state) if guard.is_on else None, jnp.copy(state.mask)
-            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs))
+            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs), len(targets_seen))
             if before is not None and guard.held.any():  # some seeds sit this one out
                 state = program.choose(guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
@@ -102,7 +102,7 @@ def epochs(
         if before is not None and undone.any():
             state = program.choose(undone, before._replace(step=state.step), state)
         figures: list[dict[str, Any]] = [
-            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), "sparsity": _sparsity(program, state, i)}
+            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, len(targets_seen))}
             for i, line in enumerate(neg_elbo)
         ]
         if guard.is_on:
@@ -133,10 +133,13 @@ def _joined(infos: list[Info]) -> Info:
     return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts], axis=-1), *infos)
 
 
-def _sparsity(program: Program, state: State, index: int) -> float:
-    """Removed / all weights of the layers that may be reduced."""
-    mask = np.asarray(program.of_seed(state.mask, index))
-    return sparsity(mask, counted(program))
+def _sizes(program: Program, state: State, index: int, examples: int) -> dict[str, float]:
+    """Removed / all weights of the layers that may be reduced, and what the divergence of what is left weighs."""
+    mask, progress = np.asarray(program.of_seed(state.mask, index)), float(state.step.ravel()[0])
+    weight = program.method.divergence_weight.of_network(
+        progress / program.budget.total_steps, int(mask.sum()), examples
+    )
+    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": float(weight)}
 
 
 def counted(program: Program) -> int:

@@ -43,9 +43,9 @@ class Program:
         sizes = (budget.steps, *set(self.laps))
         compiled = {n: self._compile(make_epoch(*parts, n, devices.share), 1, donate=True) for n in sizes}
 
-        def reduction(state: State, progress: Array) -> tuple[State, Record]:
+        def reduction(state: State, progress: Array, examples: int) -> tuple[State, Record]:
             assert method.reduction is not None
-            weight = method.divergence_weight(progress)
+            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples)
             return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
@@ -54,7 +54,7 @@ class Program:
 
         self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
         self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
-        self.reduce: Callable[[State, Array], tuple[State, Record]] = self._compile(reduction, 1, donate=True)
+        self.reduce: Callable[[State, Array, int], tuple[State, Record]] = self._compile(reduction, 2, donate=True)
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(evaluation, 3)
 
     @property

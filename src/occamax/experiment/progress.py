@@ -64,7 +64,7 @@ class Progress:
         mean = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
         parts = [
             f"{self.config.steps * self.seeds / epoch.train_seconds:5.0f} steps/s",
-            self._bound(program, mean["neg_elbo"]),
+            self._bound(mean["neg_elbo"], mean["divergence_weight"]),
         ]
         parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece") if name in mean]
         if program.method.reduction is not None:
@@ -72,10 +72,9 @@ class Progress:
         return "  ".join(parts)
 
     @staticmethod
-    def _bound(program: Program, neg_elbo: float) -> str:
-        """The evidence bound; it says so where something else is minimised in the end."""
-        weight = program.method.final_divergence_weight
-        return f"neg_elbo {neg_elbo:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:g})")
+    def _bound(neg_elbo: float, weight: float) -> str:
+        """The evidence bound; it says so where something else is minimised."""
+        return f"neg_elbo {neg_elbo:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:.2g})")
 
 
 def layer_sparsity(program: Program, epoch: Epoch) -> str:

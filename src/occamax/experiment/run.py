@@ -203,7 +203,6 @@ def _summarise(
     summary = {
         **metrics[-1],
         "epochs": len(metrics),
-        "divergence_weight": program.method.final_divergence_weight,
         "reductions_undone": sum(line.get("undone", False) for line in metrics),
         "seconds": seconds,
         "steps_per_second": float(np.median(rates[1:] or rates)) * len(program.seeds) if rates else None,

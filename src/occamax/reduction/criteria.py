@@ -5,7 +5,7 @@ Score, decision and schedule are three things. Scores order the weights; criteri
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,11 @@ class Decision(NamedTuple):
 
 class Criterion(ABC):
     """Base of all criteria. What was removed before, and what may not be removed, is seen to by the caller."""
+
+    @property
+    def needs_evidence(self) -> bool:
+        """Whether it looks at ΔF or the posterior's deviations, which a point estimate has not."""
+        return True
 
     @abstractmethod
     def decide(self, layout: Layout, beliefs: Beliefs) -> Decision: ...
@@ -87,6 +92,8 @@ class Evidence(Criterion):
 class Score(ABC):
     """Base of all scores: the lowest go first."""
 
+    needs_evidence: ClassVar[bool] = True
+
     @abstractmethod
     def __call__(self, beliefs: Beliefs) -> Float[Array, "weights"]: ...
 
@@ -103,6 +110,8 @@ class KeepingEvidence(Score):
 class Magnitude(Score):
     """|w|, the baseline of every pruning paper."""
 
+    needs_evidence = False
+
     def __call__(self, beliefs):
         return jnp.abs(beliefs.weight)
 
@@ -118,6 +127,8 @@ class SignalToNoise(Score):
 @dataclass(frozen=True)
 class Chance(Score):
     """A random order, the floor of any comparison."""
+
+    needs_evidence = False
 
     def __call__(self, beliefs):
         return jax.random.uniform(beliefs.key, beliefs.delta_f.shape)
@@ -141,6 +152,10 @@ class TargetSparsity(Criterion):
             raise ArgumentError(f"sparsity: {self.sparsity!r} given; it must lie between 0 and 1")
         if not 0.0 <= self.reach < 1.0:
             raise ArgumentError(f"reach: {self.reach!r} given; it must lie between 0 and 1")
+
+    @property
+    def needs_evidence(self):
+        return self.score.needs_evidence
 
     def decide(self, layout, beliefs):
         share = self.sparsity

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ArgumentError
 from ..layout import Layout, Units
 from ..model import Model
-from ..posteriors import MeanField, widen
+from ..posteriors import PointMass, widen
 from ..schedules import Schedule
 from ..training import REDUCTION_STREAM, State
 from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest
@@ -24,14 +24,16 @@ from .schedule import Every, When
 class Reduction:
     """How a method prunes: by which criterion, when, and whether the output layer may be reduced too.
 
-    **evidence_weight** None takes ΔF from the posterior as it is. A schedule over the run takes it from the posterior
-    that a divergence of that weight would have given: `Constant(1.0)` is the evidence that the data really hold, also
-    while a tempered posterior is trained (see `delta_f.retempered`); more asks for stronger evidence and prunes harder.
+    **evidence** None takes ΔF from the posterior as it was trained. Where the divergence weighs β < 1 that is too kind
+    to the weights, since every datum counts 1/β times. A schedule over the run says how far ΔF goes back on that: at 1
+    it is the evidence that the data really hold, whatever β; between 0 and 1 every datum counts β^(evidence − 1) times
+    (see `delta_f.retempered`); more than 1 asks for stronger evidence still.
     **unit_price** None weighs single weights only. A number also weighs whole units (hidden units, channels, attention
     heads) by the sum of their weights' ΔF, and removes those that earn less than that many nats for each weight they
     have in the dense network: 0 is the evidence alone; more trades evidence for a network that is smaller and faster.
-    **limit** is the share of the surviving weights, and of the units of a layer, that one reduction may remove; the
-    largest ΔF go first.
+    **least_left** None removes at once what the criterion says. A schedule over the run says which share of the
+    reducible weights must still be there: the network is pruned no faster than that, the largest ΔF first, and a
+    reduction takes no larger share of a layer's units than it may take of the weights.
     **tolerance** None lets every reduction stand. A number undoes one after whose epoch the fit is worse than the best
     so far by more than that share of what the best had gained over a network that learnt nothing; the epoch after it
     trains without a reduction.
@@ -40,20 +42,22 @@ class Reduction:
     criterion: Criterion = SpikeAndSlab()
     schedule: When = Every()
     keep_output: bool = True
-    evidence_weight: Schedule | None = None
-    limit: float | None = None
+    evidence: Schedule | None = None
+    least_left: Schedule | None = None
     tolerance: float | None = None
     unit_price: float | None = None
 
     def __post_init__(self):
         if self.unit_price is not None and not self.unit_price >= 0:
             raise ArgumentError(f"unit_price: {self.unit_price!r} given; it must be 0 or more nats a weight, or None")
-        if self.evidence_weight is not None and not isinstance(self.evidence_weight, Schedule):
+        if self.evidence is not None and not isinstance(self.evidence, Schedule):
             raise ArgumentError(
-                f"evidence_weight: {self.evidence_weight!r} given; it must be a schedule such as Constant(1.0), or None"
+                f"evidence: {self.evidence!r} given; it must be a schedule such as Constant(1.0), or None"
             )
-        if self.limit is not None and not 0 < self.limit <= 1:
-            raise ArgumentError(f"limit: {self.limit!r} given; it must lie between 0 and 1, or be None")
+        if self.least_left is not None and not isinstance(self.least_left, Schedule):
+            raise ArgumentError(
+                f"least_left: {self.least_left!r} given; it must be a schedule such as Geometric(1.0, 0.01), or None"
+            )
         if self.tolerance is not None and not self.tolerance > 0:
             raise ArgumentError(f"tolerance: {self.tolerance!r} given; it must be positive, or None")
 
@@ -85,29 +89,34 @@ def reduce(
     """Removes what the criterion says, of a posterior trained with `divergence_weight`, and those of the `units` that
     are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the optimiser
     are cleared: nothing of it is left to drift."""
-    if not isinstance(state.posterior, MeanField):
-        raise ArgumentError(
-            "method: a reduction needs a mean-field posterior; a point estimate has no evidence to compare"
-        )
-    layout = model.layout
-    mean, std = (layout_part[: layout.size] for layout_part in (state.posterior.mean, state.posterior.std))
+    layout, posterior = model.layout, state.posterior
+    mean, std = posterior.point[: layout.size], posterior.std[: layout.size]
     may_go = reducible(layout, reduction.keep_output)
-    if reduction.evidence_weight is None:
+    if isinstance(posterior, PointMass):
+        if reduction.criterion.needs_evidence or reduction.unit_price is not None:
+            raise ArgumentError(
+                "method: this reduction needs a mean-field posterior; a point estimate has no evidence to compare. "
+                "Choose a score that needs none, such as TargetSparsity(0.9, Magnitude())"
+            )
+        delta_f = jnp.zeros_like(mean)
+    elif reduction.evidence is None:
         delta_f = removal(mean, std**2)
     else:
-        delta_f = removal(*retempered(mean, std**2, divergence_weight / reduction.evidence_weight(progress)))
-    weight = model.weights(state.posterior.mean, state.mask)
+        delta_f = removal(*retempered(mean, std**2, divergence_weight ** reduction.evidence(progress)))
+    weight = model.weights(posterior.point, state.mask)
     key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
     beliefs = Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
     decision = reduction.criterion.decide(layout, beliefs)
     gone = state.mask & may_go & ~decision.keep
-    if reduction.limit is not None:
-        most = jnp.floor(reduction.limit * jnp.sum(state.mask & may_go)).astype(jnp.int32)
+    alive, limit = state.mask & may_go, None
+    if reduction.least_left is not None:
+        count = jnp.sum(alive)
+        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * jnp.sum(may_go)).astype(count.dtype), 0)
+        limit = most / jnp.maximum(count, 1)
         gone &= lowest(jnp.where(gone, -delta_f, jnp.inf), most)
     if reduction.unit_price is not None:
-        alive = state.mask & may_go
         for kind in units:
-            gone = kind.mark(gone, idle(kind, delta_f, state.mask, reduction.unit_price, reduction.limit)) & alive
+            gone = kind.mark(gone, idle(kind, delta_f, state.mask, reduction.unit_price, limit)) & alive
     mask = state.mask & ~gone
     record = Record(mask, delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
     return remove(state, gone, optimizer), record
@@ -118,7 +127,7 @@ def idle(
     delta_f: Float[Array, "weights"],
     mask: Bool[Array, "weights"],
     price: float,
-    limit: float | None = None,
+    limit: Float[Array, ""] | float | None = None,
 ) -> Bool[Array, "units"]:
     """The units that earn less than `price` nats for each weight they have in the dense network. At most a share
     `limit` of those alive, the least worth first; one always stays."""

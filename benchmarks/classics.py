@@ -1,0 +1,64 @@
+"""MNIST's classic networks beside what others published: error and non-zero weights, all weights counted.
+
+    python benchmarks/classics.py --seeds 3 --test --out results/classics.jsonl
+    python benchmarks/classics.py --table results/classics.jsonl
+
+The output layer may be reduced here too, as in the other papers. Published: Han et al. 2015 (dense, and pruned by
+magnitude), Guo et al. 2016 (dynamic network surgery), Molchanov et al. 2017 (sparse variational dropout).
+"""
+
+from dataclasses import replace
+
+import trials
+
+from occamax.methods import BMR, Method
+
+# error in per cent, weights there were for each that is left
+PUBLISHED = {
+    "lenet-300-100": {"dense": (1.64, 1), "Han": (1.59, 12), "DNS": (1.99, 56), "Sparse VD": (1.92, 68)},
+    "lenet-caffe": {"dense": (0.80, 1), "Han": (0.77, 12), "DNS": (0.91, 111), "Sparse VD": (0.75, 280)},
+}
+
+
+def with_output(method: Method) -> Method:
+    """The method, whose reductions may take weights of the output layer too."""
+    assert method.reduction is not None
+    return replace(method, reduction=replace(method.reduction, keep_output=False))
+
+
+def main() -> None:
+    parser = trials.parser(__doc__)
+    parser.add_argument("--networks", nargs="+", default=list(PUBLISHED))
+    parser.add_argument("--levels", nargs="*", type=float, default=[0.985, 0.99, 0.995, 0.996])
+    options = parser.parse_args()
+    if options.table:
+        print(table(trials.lines_of(options.table)))
+        return
+    methods = {"plain training": trials.plain(), "bmr": with_output(BMR())}
+    for level in options.levels:
+        methods[f"bmr --sparsity {level}"] = with_output(BMR()).pruned_to(level, options.epochs)
+    wanted = [
+        trials.Trial("mnist", network, method, {"method": name})
+        for network in options.networks
+        for name, method in methods.items()
+    ]
+    trials.run(wanted, options)
+
+
+def table(lines: list[dict]) -> str:
+    rows = []
+    for network, published in PUBLISHED.items():
+        rows += [
+            [network, f"{name}, published", f"{error:.2f} %", "", f"{times} ×"]
+            for name, (error, times) in published.items()
+        ]
+        for line in lines:
+            if line["network"] == network:
+                left = 1 - line["sparsity_of_all"]
+                error = f"{100 * (1 - line['accuracy']):.2f} %"
+                rows.append([network, line["method"], error, f"{100 * left:.2f} %", f"{1 / left:.0f} ×"])
+    return trials.markdown(["network", "method", "error", "not zero", "fewer"], rows)
+
+
+if __name__ == "__main__":
+    main()

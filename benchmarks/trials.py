@@ -1,0 +1,111 @@
+"""What the studies share: train a method on a network, measure it on validation data or, at the very end, the test set,
+and keep a line of JSON for each trial, so that a study that was cut off goes on where it was."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import occamax as ox
+from occamax.experiment.config import NETWORKS, PRECISIONS
+from occamax.experiment.loop import epochs as run_epochs
+from occamax.experiment.loop import sparsity
+from occamax.experiment.program import Program, on_device
+from occamax.methods import MAP, Method, VarianceScaled
+from occamax.priors import FanIn
+from occamax.schedules import Cosine
+
+FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
+
+
+def plain(rate: float = 5e-3, **changes) -> Method:
+    """Plain training with the options of the recipe that apply to it."""
+    return MAP(**{"first_means": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanIn(), **changes})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method on one network; `labels` say which in the lines of the file."""
+
+    data: str
+    network: str
+    method: Method
+    labels: dict
+    images: int | None = None  # of the training set; all unless given
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that every study has."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data-dir", type=Path)
+    made.add_argument("--seeds", type=int, default=1)
+    made.add_argument("--epochs", type=int, default=50)
+    made.add_argument("--steps", type=int, default=500)
+    made.add_argument("--samples", type=int, default=100, help="draws in the last evaluation")
+    made.add_argument("--precision", default="float32")
+    made.add_argument("--test", action="store_true", help="measure on the test set, not on held-out training data")
+    made.add_argument("--out", type=Path, help="a file of lines; what is in it already is not run again")
+    made.add_argument("--table", type=Path, help="print a file that --out wrote as a Markdown table, and stop")
+    return made
+
+
+def lines_of(path: Path | None) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path is not None and path.exists() else []
+
+
+def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
+    """Trains what is not in the file yet, printing and keeping each line."""
+    budget = {"epochs": options.epochs, "steps": options.steps, "seeds": options.seeds, "test": options.test}
+    done = lines_of(options.out)
+    for trial in trials:
+        names = {"data": trial.data, "network": trial.network, "images": trial.images, **trial.labels, **budget}
+        if any(names.items() <= line.items() for line in done):
+            continue
+        line = {**names, **measure(trial, options)}
+        print(json.dumps(line), flush=True)
+        if options.out is not None:
+            with open(options.out, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def measure(trial: Trial, options: argparse.Namespace) -> dict:
+    """The last figures, the mean over seeds; `each` has them by seed."""
+    dataset = ox.load_data(trial.data, options.data_dir)
+    if not options.test:
+        dataset = dataset.hold_out(min(10_000, len(dataset.train) // 5))
+    if trial.images is not None:
+        dataset = dataset.first(min(trial.images, len(dataset.train)))
+    method = trial.method
+    model = NETWORKS[trial.network].model(dataset, method, PRECISIONS[options.precision])
+    program = Program(model, method, ox.Budget(options.epochs, options.steps, 128), tuple(range(options.seeds)))
+    began = time.perf_counter()
+    last, curve, undone = None, [], 0
+    for epoch in run_epochs(
+        program, program.start(), on_device(dataset.train), on_device(dataset.test), 0, options.samples, 2
+    ):
+        last = epoch
+        undone += sum(epoch.undone)
+        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in ("accuracy", "sparsity")])
+    assert last is not None
+    masks = np.atleast_2d(np.asarray(last.state.mask))
+    return {
+        **{k: round(float(np.mean([m[k] for m in last.metrics])), 4) for k in FIGURES},
+        "each": {k: [round(m[k], 4) for m in last.metrics] for k in FIGURES},
+        "sparsity_of_all": round(float(np.mean([sparsity(mask, mask.size) for mask in masks])), 5),
+        "undone": undone,
+        "curve": curve[:: max(1, len(curve) // 5)],
+        "seconds": round(time.perf_counter() - began),
+    }
+
+
+def short(number: float, digits: int = 3) -> str:
+    return f"{number:.{digits}f}".removeprefix("0") if number else "0"
+
+
+def markdown(heads: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
