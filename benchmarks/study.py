@@ -1,4 +1,4 @@
-"""Which recipe: variants of BMR, one change at a time, measured on validation data split from the training set.
+"""Which recipe: from the paper to `bmr` one step at a time, then one change from `bmr` at a time, on validation data.
 
     python benchmarks/study.py [--networks mlp lenet] [--data fashion_mnist] [--variants NAME...] [--out study.jsonl]
     python benchmarks/study.py --table study.jsonl
@@ -7,95 +7,89 @@ Each line of the output is one variant on one network: figures on 10,000 held-ou
 `--list` names the variants.
 """
 
-import dataclasses
+from dataclasses import fields, replace
 
 import trials
 
 from occamax.estimators import Flipout, LocalReparameterisation
-from occamax.experiment.config import METHODS
-from occamax.methods import MAP, Method, PaperBMR, VarianceScaled
+from occamax.methods import BMR, MAP, Method, PaperBMR, Uniform, VarianceScaled
 from occamax.priors import FanIn, Flat
-from occamax.reduction import Between, Reduction
-from occamax.schedules import Constant, Cosine, Geometric, Ramp, Schedule
+from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
+from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
+
+AFFORDABLE = Affordable(0.3, 0.5)
+RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
 
 
-def scaled(**changes) -> Method:
-    """The paper's BMR from variance-scaled means with a cosine rate and gains centred on one."""
-    return dataclasses.replace(
-        PaperBMR(first_means=VarianceScaled(), learning_rate=Cosine(1e-2), prior=Flat(gain_center=1.0)), **changes
-    )
+def changed(method: Method, **changes) -> Method:
+    """The method with other values; those that belong to its reduction go there."""
+    ours = {field.name for field in fields(Reduction)}
+    inside = {name: value for name, value in changes.items() if name in ours}
+    outside = {name: value for name, value in changes.items() if name not in ours}
+    assert method.reduction is not None
+    return replace(method, **outside, reduction=replace(method.reduction, **inside))
 
 
-def cold(weight: Schedule | float = 0.1, evidence: Schedule | None = None, **changes) -> Method:
-    """`scaled` with a tempered posterior; `evidence`: the weight that ΔF is taken at."""
-    weights = weight if isinstance(weight, Schedule) else Constant(weight)
-    reduction = Reduction(schedule=Between(0.1, 0.8), evidence=evidence)
-    return scaled(**{"divergence_weight": weights, "reduction": reduction, **changes})
+def steps() -> dict[str, Method]:
+    """From the paper to the recipe, each with all the changes before it."""
+    method: Method = PaperBMR()
+    found = {"bmr-paper": method}
+    for name, change in {
+        "+ scaled means": {"first_means": VarianceScaled()},
+        "+ cosine rate": {"learning_rate": Cosine(1e-2)},
+        "+ gains centred on one": {"prior": Flat(gain_center=1.0)},
+        "+ affordable divergence": {"divergence_weight": AFFORDABLE},
+        "+ fan-in priors": {"prior": FanIn()},
+        "+ the evidence alone": {"criterion": Evidence()},
+        "+ the true evidence, rising": {"evidence": RISING, "schedule": Between(0.1, 0.8)},
+        "+ a pace": {"least_left": PACE},
+        "bmr": {"tolerance": 0.05},
+    }.items():
+        method = found[name] = changed(method, **change)
+    assert all(getattr(method, field.name) == getattr(BMR(), field.name) for field in fields(Method))
+    return found
 
-
-def eased(weight: Schedule | float = 0.1, last: float = 1.0, **changes) -> Method:
-    """`cold` with fan-in priors, the evidence eased in from the divergence's weight to `last`, and few weights gone at
-    a time, under guard. Keywords that `Reduction` knows go there."""
-    weights = weight if isinstance(weight, Schedule) else Constant(weight)
-    known = {field.name for field in dataclasses.fields(Reduction)}
-    reduction = Reduction(
-        **{
-            "schedule": Between(0.1, 0.8),
-            "evidence": Ramp(0.0, last, 0.1, 0.7),
-            "least_left": Geometric(1.0, 0.005, 0.1, 0.7),
-            "tolerance": 0.05,
-            **{name: value for name, value in changes.items() if name in known},
-        }
-    )
-    others = {name: value for name, value in changes.items() if name not in known}
-    return scaled(**{"divergence_weight": weights, "reduction": reduction, "prior": FanIn(), **others})
-
-
-FLAT = Flat(gain_center=1.0)
 
 VARIANTS: dict[str, Method] = {
-    # plain training
     "map": MAP(),
-    "map, scaled": trials.plain(1e-3, prior=FLAT),
-    "map, scaled, faster": trials.plain(5e-3, prior=FLAT),
-    "map, fan-in": trials.plain(5e-3),
-    "map, fan-in, faster": trials.plain(1e-2),
-    "map, fan-in, no dropout": trials.plain(5e-3, dropout=0.0),
-    # from the paper to the recipe, one change a step
-    "paper": PaperBMR(),
-    "scaled": scaled(),
-    "cold .1": cold(),
-    "cold .1, fan-in": cold(prior=FanIn()),
-    "cold .1, fan-in, evidence 1": cold(prior=FanIn(), evidence=Constant(1.0)),
-    "eased": eased(),
-    # one change from "eased" at a time
-    "eased, flat": eased(prior=FLAT),
-    "eased, wide fan-in": eased(prior=FanIn(gain=4.0)),
-    "eased, cold .03": eased(0.03),
-    "eased, cold .3": eased(0.3),
-    "eased to 3": eased(last=3.0),
-    "eased to .3": eased(last=0.3),
-    "eased, warming .1 to .3": eased(Ramp(0.1, 0.3, 0.4, 0.8)),
-    "eased, warming .1 to 1": eased(Ramp(0.1, 1.0, 0.4, 0.8)),
-    "eased, warming .03 to .1": eased(Ramp(0.03, 0.1, 0.4, 0.8)),
-    "eased, warming .03 to .3": eased(Ramp(0.03, 0.3, 0.4, 0.8)),
-    "eased to 3, warming .03 to .3": eased(Ramp(0.03, 0.3, 0.4, 0.8), last=3.0),
-    "eased to 3, warming .03 to .3, rate 2e-2": eased(Ramp(0.03, 0.3, 0.4, 0.8), 3.0, learning_rate=Cosine(2e-2)),
-    "eased, warming .03 to .3, rate 2e-2": eased(Ramp(0.03, 0.3, 0.4, 0.8), learning_rate=Cosine(2e-2)),
-    "eased, warming .01 to .3": eased(Ramp(0.01, 0.3, 0.4, 0.8)),
-    "eased, flat, cold .03": eased(0.03, prior=FLAT),
-    "eased, flat, cold .3": eased(0.3, prior=FLAT),
-    "eased, flat, warming .1 to .3": eased(Ramp(0.1, 0.3, 0.4, 0.8), prior=FLAT),
-    "eased, flat, warming .1 to 1": eased(Ramp(0.1, 1.0, 0.4, 0.8), prior=FLAT),
-    "eased, rate 5e-3": eased(learning_rate=Cosine(5e-3)),
-    "eased, rate 2e-2": eased(learning_rate=Cosine(2e-2)),
-    "eased, first std .01": eased(first_std=0.01),
-    "eased, flipout": eased(estimator=Flipout()),
-    "eased, local": eased(estimator=LocalReparameterisation()),
-    "eased, from a third": eased(schedule=Between(0.3, 0.8)),
-    "eased, to two thirds": eased(schedule=Between(0.1, 0.6)),
-    "eased, no guard": eased(tolerance=None),
-    "eased, no limit": eased(least_left=None),
+    "plain": trials.plain(),
+    "plain, rate 1e-3": trials.plain(1e-3),
+    "plain, rate 1e-2": trials.plain(1e-2),
+    "plain, no dropout": trials.plain(dropout=0.0),
+    **steps(),
+    **{
+        f"bmr, {name}": changed(BMR(), **change)
+        for name, change in {
+            "uniform means": {"first_means": Uniform()},
+            "flat prior": {"prior": Flat(gain_center=1.0)},
+            "wider prior": {"prior": FanIn(gain=4.0)},
+            "divergence up to 1": {"divergence_weight": Affordable(1.0, 0.5)},
+            "divergence up to .1": {"divergence_weight": Affordable(0.1, 0.5)},
+            "one weight an example": {"divergence_weight": Affordable(0.3, 1.0)},
+            "a quarter of a weight an example": {"divergence_weight": Affordable(0.3, 0.25)},
+            "divergence .1": {"divergence_weight": Constant(0.1)},
+            "divergence .3": {"divergence_weight": Constant(0.3)},
+            "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
+            "divergence 1 to .3": {"divergence_weight": Ramp(1.0, 0.3, 0.4, 0.6)},
+            "spike and slab": {"criterion": SpikeAndSlab()},
+            "half a nat a weight": {"criterion": Evidence(-0.5)},
+            "a nat a weight": {"criterion": Evidence(-1.0)},
+            "true evidence at once": {"evidence": Constant(1.0)},
+            "tempered evidence": {"evidence": None},
+            "from a third": {"schedule": Between(0.3, 0.8)},
+            "survivors from three fifths": {"schedule": Between(0.1, 0.6)},
+            "no pace": {"least_left": None},
+            "units at .01": {"unit_price": 0.01},
+            "units at .03": {"unit_price": 0.03},
+            "units at .1": {"unit_price": 0.1},
+            "rate 5e-3": {"learning_rate": Cosine(5e-3)},
+            "rate 2e-2": {"learning_rate": Cosine(2e-2)},
+            "constant rate": {"learning_rate": Constant(1e-2)},
+            "first std .01": {"first_std": 0.01},
+            "flipout": {"estimator": Flipout()},
+            "local reparameterisation": {"estimator": LocalReparameterisation()},
+        }.items()
+    },
 }
 
 
@@ -103,7 +97,7 @@ def main() -> None:
     parser = trials.parser(__doc__)
     parser.add_argument("--data", default="fashion_mnist")
     parser.add_argument("--networks", nargs="+", default=["mlp", "lenet"])
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="their names, or those of methods")
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--images", type=int, help="train on that many images only")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
@@ -112,7 +106,7 @@ def main() -> None:
     elif options.table:
         print(table(trials.lines_of(options.table)))
     else:
-        methods = {name: VARIANTS[name] if name in VARIANTS else METHODS[name]() for name in options.variants}
+        methods = {name: VARIANTS[name] for name in options.variants}
         wanted = [
             trials.Trial(options.data, network, method, {"variant": name}, options.images)
             for network in options.networks
