@@ -33,7 +33,7 @@ def changed(method: Method, **changes) -> Method:
 def steps() -> dict[str, Method]:
     """From the paper to the recipe, each with all the changes before it."""
     method: Method = PaperBMR()
-    found = {"bmr-paper": method}
+    found: dict[str, Method] = {"bmr-paper": method}
     for name, change in {
         "+ scaled means": {"first_means": VarianceScaled()},
         "+ cosine rate": {"learning_rate": Cosine(1e-2)},
