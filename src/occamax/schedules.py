@@ -82,19 +82,24 @@ class Scaled(Schedule):
 
 @dataclass(frozen=True)
 class Affordable(Schedule):
-    """A weight of the divergence that the data can pay for: `most`, but never so much that more than
-    `weights_per_example` weights would count in full for each example. A network that is pruned can afford more."""
+    """A weight of the divergence that the data can pay for: `last`, but until `begin` never so much that more than
+    `weights_per_example` weights would count in full for each example. A network that is pruned can afford more. From
+    `begin` to `end` what is affordable gives way, by equal factors, to `last`."""
 
-    most: float
+    last: float
     weights_per_example: float
+    begin: float = 0.4
+    end: float = 0.8
 
     def __post_init__(self):
-        for name in ("most", "weights_per_example"):
+        for name in ("last", "weights_per_example"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
 
     def __call__(self, progress):
-        return self.most
+        return self.last
 
     def of_network(self, progress, weights, examples):
-        return jnp.minimum(self.most, self.weights_per_example * examples / jnp.maximum(weights, 1))
+        affordable = jnp.minimum(self.last, self.weights_per_example * examples / jnp.maximum(weights, 1))
+        share = jnp.clip((progress - self.begin) / (self.end - self.begin), 0.0, 1.0)
+        return affordable ** (1.0 - share) * self.last**share

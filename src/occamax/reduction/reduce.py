@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -72,9 +73,9 @@ class Record(NamedTuple):
     remaining: Int[Array, "blocks"]
 
 
-def reducible(layout: Layout, keep_output: bool) -> Bool[Array, "weights"]:
+def reducible(layout: Layout, keep_output: bool) -> Bool[np.ndarray, "weights"]:
     """The weights that may be removed: all, or all but the output layer's."""
-    return jnp.asarray(layout.flags(lambda block: not (keep_output and block is layout.blocks[-1])))
+    return layout.flags(lambda block: not (keep_output and block is layout.blocks[-1]))
 
 
 def reduce(
@@ -91,7 +92,8 @@ def reduce(
     are cleared: nothing of it is left to drift."""
     layout, posterior = model.layout, state.posterior
     mean, std = posterior.point[: layout.size], posterior.std[: layout.size]
-    may_go = reducible(layout, reduction.keep_output)
+    flags = reducible(layout, reduction.keep_output)
+    may_go, reducible_count = jnp.asarray(flags), int(flags.sum())  # counted here: XLA takes seconds to
     if isinstance(posterior, PointMass):
         if reduction.criterion.needs_evidence or reduction.unit_price is not None:
             raise ArgumentError(
@@ -111,7 +113,7 @@ def reduce(
     alive, limit = state.mask & may_go, None
     if reduction.least_left is not None:
         count = jnp.sum(alive)
-        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * jnp.sum(may_go)).astype(count.dtype), 0)
+        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * reducible_count).astype(count.dtype), 0)
         limit = most / jnp.maximum(count, 1)
         gone &= lowest(jnp.where(gone, -delta_f, jnp.inf), most)
     if reduction.unit_price is not None:
