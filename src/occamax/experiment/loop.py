@@ -98,7 +98,7 @@ def epochs(
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
         expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / len(targets_seen)
         fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
-        undone = guard.judge(fits, ~guard.held & (record is not None))
+        undone = guard.judge(fits, ~guard.held & _removed_any(record, len(fits)))
         if before is not None and undone.any():
             state = program.choose(undone, before._replace(step=state.step), state)
         figures: list[dict[str, Any]] = [
@@ -118,6 +118,11 @@ def epochs(
         seconds = time.perf_counter() - began
         metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
         yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
+
+
+def _removed_any(record: Record | None, seeds: int) -> np.ndarray:
+    """Which seeds lost weights in the reduction before the epoch."""
+    return np.zeros(seeds, bool) if record is None else np.asarray(record.removed).reshape(seeds, -1).any(1)
 
 
 def _laps_left(program: Program, done: list[Info]) -> list[int]:
