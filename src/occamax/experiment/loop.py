@@ -122,7 +122,7 @@ def epochs(
 
 def _removed_any(record: Record | None, seeds: int) -> np.ndarray:
     """Which seeds lost weights in the reduction before the epoch."""
-    return np.zeros(seeds, bool) if record is None else np.asarray(record.removed).reshape(seeds, -1).any(1)
+    return np.zeros(seeds, bool) if record is None else np.asarray(record.removed).reshape(seeds, -1).sum(1) > 0
 
 
 def _laps_left(program: Program, done: list[Info]) -> list[int]:

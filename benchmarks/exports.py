@@ -1,0 +1,84 @@
+"""What a run becomes as a file: bytes, latency and accuracy beside the dense network.
+
+    python benchmarks/exports.py RUN... [--formats onnx safetensors npz] [--out exports.jsonl]
+    python benchmarks/exports.py --table exports.jsonl
+
+Each run is exported by `occamax export`'s own function, which measures what it wrote, on one core for ONNX.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import trials
+
+from occamax.experiment import RunFolder
+from occamax.export import export
+from occamax.export.predictor import FORMATS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--formats", nargs="+", default=["onnx"], choices=FORMATS)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path)
+    options = parser.parse_args()
+    if options.table:
+        print(table(trials.lines_of(options.table)))
+        return
+    for run in options.runs:
+        for form in options.formats:
+            line = measure(run, form, options.data_dir)
+            print(json.dumps(line), flush=True)
+            if options.out is not None:
+                with open(options.out, "a") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+def measure(run: Path, form: str, data_dir: Path | None) -> dict:
+    folder = RunFolder.open(run)
+    summary = folder.read_json("summary.json")
+    with tempfile.TemporaryDirectory() as place:
+        began = time.perf_counter()
+        found = export(run, form, Path(place) / f"file.{form}", data_dir)
+        seconds = time.perf_counter() - began
+    return {
+        "config": folder.config().as_dict(),
+        "format": form,
+        "seconds": round(seconds, 1),
+        "run": {name: summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")},
+        **asdict(found),
+    }
+
+
+def table(lines: list[dict]) -> str:
+    """Accuracy is of 100 draws and of the file, which is the network at the posterior mean."""
+    rows = []
+    for line in lines:
+        config, run, price = line["config"], line["run"], line["config"]["unit_price"]
+        ratios = [before / after for before, after in (line["bytes"], *line["milliseconds"].values())]
+        rows.append(
+            [
+                f"{config['network']}, {config['data']}",
+                config["method"] + (f" --unit-price {price:g}" if price is not None else ""),
+                f"{config['epochs']} × {config['steps']}",
+                trials.short(run["accuracy"]),
+                trials.short(line["accuracy"][1]),
+                trials.short(run["sparsity"]),
+                line["format"],
+                f"{line['bytes'][1]:,}",
+                *(f"{ratio:.1f} ×" for ratio in ratios),
+                f"{line['seconds']:.0f} s",
+            ]
+        )
+    heads = ["network", "method", "steps", "accuracy", "of the file", "pruned", "format", "bytes", "smaller"]
+    return trials.markdown([*heads, "faster, batch 1", "faster, batch 128", "export took"], rows)
+
+
+if __name__ == "__main__":
+    main()
