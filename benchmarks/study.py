@@ -13,6 +13,7 @@ import trials
 
 from occamax.estimators import Flipout, LocalReparameterisation
 from occamax.methods import BMR, MAP, Method, PaperBMR, Uniform, VarianceScaled
+from occamax.optimizers import NaturalGradient
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
@@ -86,6 +87,7 @@ VARIANTS: dict[str, Method] = {
             "rate 2e-2": {"learning_rate": Cosine(2e-2)},
             "constant rate": {"learning_rate": Constant(1e-2)},
             "first std .01": {"first_std": 0.01},
+            "natural gradients": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.1)},
             "flipout": {"estimator": Flipout()},
             "local reparameterisation": {"estimator": LocalReparameterisation()},
         }.items()

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import occamax as ox
 from occamax.evaluation import predict, score
-from occamax.training import adabelief, make_epoch, start
+from occamax.training import make_epoch, start
 
 
 def main(epochs: int = 10, steps: int = 100) -> None:
@@ -28,7 +28,7 @@ def main(epochs: int = 10, steps: int = 100) -> None:
 
     # the first posterior, and the compiled parts
     budget = ox.Budget(epochs, steps)
-    optimizer = adabelief(ox.Cosine(1e-2), budget)
+    optimizer = ox.AdaBelief()(ox.Cosine(1e-2), budget.total_steps)
     key = jax.random.key(1)
     posterior = ox.MeanField.around(ox.VarianceScaled()(model, key), 0.1)
     state = start(posterior, model.layout.size, optimizer, key)

@@ -12,8 +12,10 @@ from numpyro.infer.util import log_density
 
 from occamax.likelihoods import Bernoulli, Categorical, Gaussian
 from occamax.model import Model
+from occamax.optimizers import AdaBelief, NaturalGradient
 from occamax.posteriors import MeanField, PointMass
 from occamax.priors import Flat, Tiered
+from occamax.schedules import Cosine
 from occamax.training import objective
 
 from .tolerances import SINGLE, STANDARD_ERRORS
@@ -147,16 +149,19 @@ def test_the_gradient_vanishes_at_the_exact_optimum(key):
     assert np.any(np.abs(average) > 2 * STANDARD_ERRORS * error)
 
 
-def test_training_reaches_the_exact_optimum(key):
+@pytest.mark.parametrize(
+    ("optimizer", "rate"), [(AdaBelief(), Cosine(0.02)), (NaturalGradient(spread_rate=0.002), Cosine(0.1))]
+)
+def test_training_reaches_the_exact_optimum(key, optimizer, rate):
     model, data, (mean, std) = conjugate_model()
     mask = jnp.ones(model.layout.size, bool)
-    optimizer = optax.adam(optax.cosine_decay_schedule(0.02, 4000))
+    optimizer = optimizer(rate, 4000)
     posterior = MeanField.around(jnp.zeros(5), 0.5)
 
     def step(carry, k):
         posterior, state = carry
         gradient, _ = jax.grad(objective, has_aux=True)(posterior, model, mask, data, k, len(data[0]))
-        updates, state = optimizer.update(gradient, state)
+        updates, state = optimizer.update(gradient, state, posterior, temper=1 / len(data[0]))
         return (optax.apply_updates(posterior, updates), state), None
 
     train = jax.jit(lambda p: lax.scan(step, (p, optimizer.init(p)), jax.random.split(key, 4000))[0][0])

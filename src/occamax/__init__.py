@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from .networks import LeNet as LeNet
     from .networks import Mixer as Mixer
     from .networks import ViT as ViT
+    from .optimizers import AdaBelief as AdaBelief
+    from .optimizers import NaturalGradient as NaturalGradient
     from .posteriors import MeanField as MeanField
     from .posteriors import PointMass as PointMass
     from .priors import FanIn as FanIn
@@ -104,6 +106,7 @@ _HOMES = {
     ),
     "model": ("Model",),
     "networks": ("LeNet", "MLP", "Mixer", "ViT"),
+    "optimizers": ("AdaBelief", "NaturalGradient"),
     "posteriors": ("MeanField", "PointMass"),
     "priors": ("FanIn", "Flat", "Tiered"),
     "reduction": (

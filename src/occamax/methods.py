@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .errors import ArgumentError
 from .estimators import Estimator, SharedDraw
 from .model import Model
+from .optimizers import AdaBelief, NaturalGradient, Optimizer
 from .posteriors import MeanField, PointMass, Posterior
 from .priors import FanIn, Flat, Prior, Tiered
 from .reduction import Between, Evidence, Horseshoe, Reduction, TargetSparsity
@@ -64,10 +65,10 @@ class VarianceScaled(Start):
 class Method:
     """Base of all methods.
 
-    **learning_rate** of AdaBelief and **divergence_weight** (1 is the evidence bound, less is a tempered posterior) are
-    schedules over the run. **estimator** of the likelihood: one draw a batch, flipout, or local reparameterisation.
-    **dropout** is what the command line builds the paper's networks with; a network passed to
-    `fit` keeps its own.
+    **learning_rate** of the **optimizer** and **divergence_weight** (1 is the evidence bound, less is a tempered
+    posterior) are schedules over the run. **estimator** of the likelihood: one draw a batch, flipout, or local
+    reparameterisation. **dropout** is what the command line builds the paper's networks with; a network passed to `fit`
+    keeps its own.
     """
 
     prior: Prior = field(default_factory=Flat)
@@ -75,6 +76,7 @@ class Method:
     first_std: float = 0.1
     learning_rate: Schedule = Constant(5e-3)
     divergence_weight: Schedule = Constant(1.0)
+    optimizer: Optimizer = AdaBelief()
     estimator: Estimator = SharedDraw()
     reduction: Reduction | None = None
     dropout: float = 0.0
@@ -84,6 +86,8 @@ class Method:
             raise ArgumentError(f"first_std: {self.first_std!r} given; a deviation must be positive")
         if not isinstance(self.estimator, Estimator):
             raise ArgumentError(f"estimator: {self.estimator!r} given; it must be an object such as Flipout()")
+        if not isinstance(self.optimizer, Optimizer):
+            raise ArgumentError(f"optimizer: {self.optimizer!r} given; it must be an object such as AdaBelief()")
         if not 0 <= self.dropout < 1:
             raise ArgumentError(f"dropout: {self.dropout!r} given; it must lie from 0 up to, not including, 1")
 
@@ -125,6 +129,8 @@ class MAP(Method):
         super().__post_init__()
         if self.estimator.is_local:
             raise ArgumentError("estimator: a point estimate has no noise to spread; leave it at SharedDraw()")
+        if isinstance(self.optimizer, NaturalGradient):
+            raise ArgumentError("optimizer: natural gradients are of a Gaussian; for a point leave it at AdaBelief()")
 
     def first_posterior(self, model, key):
         return PointMass(self.first_means(model, key))

@@ -67,10 +67,6 @@ class Budget:
         return self.epochs * self.steps
 
 
-def adabelief(rate: Schedule, budget: Budget) -> optax.GradientTransformation:
-    return optax.adabelief(lambda count: rate(count / budget.total_steps))
-
-
 def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransformation, key: PRNGKeyArray) -> State:
     """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
     donate their state."""
@@ -119,7 +115,7 @@ def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
 
 def make_step(
     model: Model,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     budget: Budget,
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
@@ -137,7 +133,8 @@ def make_step(
 
         weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
+        posterior: Any = state.posterior
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, posterior, temper=weight / data_size)
         posterior = eqx.apply_updates(state.posterior, updates)
         return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
 
@@ -146,7 +143,7 @@ def make_step(
 
 def make_epoch(
     model: Model,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     budget: Budget,
     divergence_weight: Schedule,
     estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen

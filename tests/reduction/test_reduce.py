@@ -8,11 +8,12 @@ from occamax.experiment import fit
 from occamax.likelihoods import Gaussian
 from occamax.methods import PaperBMR
 from occamax.model import Model
+from occamax.optimizers import AdaBelief
 from occamax.posteriors import MeanField, PointMass
 from occamax.priors import Flat
 from occamax.reduction import Every, Evidence, Magnitude, Reduction, TargetSparsity, reduce
 from occamax.schedules import Constant, Cosine, Ramp
-from occamax.training import Budget, adabelief, make_epoch, start
+from occamax.training import Budget, make_epoch, start
 
 from ..toys import Tiny, tiny_data
 
@@ -21,7 +22,7 @@ def prepared(key, steps=5):
     """A tiny model after a few steps, so that the optimiser's moments are not zero."""
     model = Model(Tiny(), Flat())
     budget = Budget(2, steps, 16)
-    optimizer = adabelief(Constant(1e-2), budget)
+    optimizer = AdaBelief()(Constant(1e-2), budget.total_steps)
     posterior = MeanField.around(0.5 * jax.random.normal(key, (model.latent_count,)), 0.3)
     epoch = jax.jit(make_epoch(model, optimizer, budget, Constant(1.0)))
     data = tuple(map(jnp.asarray, tiny_data()))
@@ -136,7 +137,7 @@ def test_evidence_goes_back_on_the_temper(key, share, weight):
 
 def test_a_point_estimate_has_no_evidence(key):
     model = Model(Tiny(), Flat())
-    optimizer = adabelief(Constant(1e-3), Budget())
+    optimizer = AdaBelief()(Constant(1e-3), 100)
     state = start(PointMass(jnp.zeros(model.latent_count)), model.layout.size, optimizer, key)
     with pytest.raises(ArgumentError, match="mean-field"):
         reduce(model, state, Reduction(), optimizer)
@@ -144,7 +145,7 @@ def test_a_point_estimate_has_no_evidence(key):
 
 def test_a_point_estimate_is_pruned_by_magnitude(key):
     model = Model(Tiny(), Flat())
-    optimizer = adabelief(Constant(1e-3), Budget())
+    optimizer = AdaBelief()(Constant(1e-3), 100)
     value = jax.random.normal(key, (model.latent_count,))
     state = start(PointMass(value), model.layout.size, optimizer, key)
     after, _ = reduce(model, state, Reduction(TargetSparsity(0.6, Magnitude())), optimizer)

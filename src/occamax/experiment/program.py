@@ -15,7 +15,7 @@ from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, adabelief, make_epoch, start
+from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start
 from .devices import Devices
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Program:
         self.longest_lap = min(longest_lap or LONGEST_LAP, LONGEST_LAP)
         self.model, self.method, self.budget, self.seeds, self.devices = model, method, budget, seeds, devices
         devices.check_batch(budget.batch)
-        self.optimizer = adabelief(method.learning_rate, budget)
+        self.optimizer = method.optimizer(method.learning_rate, budget.total_steps)
         units = _units(model, method)
         parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
         sizes = (budget.steps, *set(self.laps))

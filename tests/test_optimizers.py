@@ -1,0 +1,42 @@
+"""Natural gradients against the Fisher information by automatic differentiation; `test_elbo.py` has them find an exact
+posterior."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamax.errors import ArgumentError
+from occamax.methods import MAP
+from occamax.optimizers import NaturalGradient
+from occamax.posteriors import MeanField
+from occamax.schedules import Constant
+
+
+def divergence(mean, log_std, other_mean, other_log_std):
+    """KL(Normal ‖ Normal); its Hessian where both are the same is the Fisher information."""
+    ratio = jnp.exp(2 * (log_std - other_log_std))
+    return 0.5 * (ratio + ((mean - other_mean) / jnp.exp(other_log_std)) ** 2 - 1) - (log_std - other_log_std)
+
+
+def test_a_step_is_the_inverse_fisher_information_times_the_gradient(x64):
+    mean, log_std, slopes = 0.7, -1.3, np.array([0.4, -0.9])
+    fisher = jax.hessian(lambda p: divergence(p[0], p[1], mean, log_std))(jnp.array([mean, log_std]))
+    expected = -1e-3 / 0.02 * np.linalg.solve(np.asarray(fisher), slopes)
+    optimizer = NaturalGradient(momentum=0.0, spread_rate=1e-3)(Constant(1e-3), 10)
+    posterior = MeanField(jnp.array([mean]), jnp.array([log_std]))
+    gradient = MeanField(jnp.array([slopes[0]]), jnp.array([slopes[1]]))
+    updates, _ = optimizer.update(gradient, optimizer.init(posterior), posterior, temper=0.02)
+    assert updates.mean[0] == pytest.approx(expected[0], rel=1e-9)
+    assert updates.log_std[0] == pytest.approx(expected[1], rel=0.01)  # the logarithm, to first order
+
+
+@pytest.mark.parametrize(("option", "named"), [({"momentum": 1.0}, "momentum"), ({"spread_rate": 0.0}, "spread_rate")])
+def test_bad_values_are_named(option, named):
+    with pytest.raises(ArgumentError, match=named):
+        NaturalGradient(**option)
+
+
+def test_a_point_has_no_natural_gradient():
+    with pytest.raises(ArgumentError, match="AdaBelief"):
+        MAP(optimizer=NaturalGradient())
