@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ class RunFolder:
             raise RunError(f"--out: {path} cannot be made ({error.strerror}). Choose another folder.") from error
         folder = RunFolder(path)
         folder.write_json("config.json", config.as_dict())
-        folder.write_json("method.json", {"values": repr(method)})
+        folder.write_json("method.json", _values(method))
         return folder
 
     @staticmethod
@@ -110,14 +110,20 @@ class RunFolder:
     def config(self) -> Config:
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
 
-    def refuse_other_method(self, method: Method) -> None:
-        """A run whose method had other values is not what this version would make of its name."""
+    def refuse_other_method(self, method: Method, *names: str) -> None:
+        """A run whose method had other values is not what this version would make of its name; `names`: only these
+        values matter. What the version that began it did not know yet was as it is by default."""
         if not (self.path / "method.json").is_file():  # it is of a version that did not write them
             return
-        then, now = self.read_json("method.json").get("values"), repr(method)
-        if then != now:
+        then, now = self.read_json("method.json"), _values(method)
+        changed = [
+            f"{name}: {then[name]} there, {now[name]} here"
+            for name in (names or now)
+            if name in then and then[name] != now[name]
+        ]
+        if changed:
             raise RunError(
-                f"{self.path}: was begun with other values of its method: {then} there, {now} here. Use the version of "
+                f"{self.path}: was begun with other values of its method ({'; '.join(changed)}). Use the version of "
                 "occamax that began it, or train it anew."
             )
 
@@ -254,6 +260,10 @@ def explained(path: Path) -> Iterator[None]:
         raise RunError(
             f"{path}: cannot be written ({cause}). The last checkpoint in it is untouched; continue with --resume."
         ) from error
+
+
+def _values(method: Method) -> dict[str, str]:
+    return {field.name: repr(getattr(method, field.name)) for field in fields(method)}
 
 
 def _is_taken(path: Path) -> bool:

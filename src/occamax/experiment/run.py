@@ -223,7 +223,7 @@ def _summarise(
 def restore(folder: RunFolder, data_dir: Path | None = None) -> tuple[Experiment, State]:
     """A finished or interrupted run: its experiment and its last state."""
     config = folder.config()
-    folder.refuse_other_method(config.chosen_method())
+    folder.refuse_other_method(config.chosen_method(), "prior")  # what makes weights of latents
     experiment = Experiment.of(config, data_dir)
     program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
     return experiment, folder.load_state(program.start()).state
