@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from occamax.data import Standardise
 from occamax.errors import ExportError
 from occamax.export import Card, compact, to_chain
+from occamax.export.chain import Affine, Chain, Flatten, Take
+from occamax.export.entrance import on_raw_pixels, without_costly_taking
 from occamax.export.onnx_file import steps_between, write_onnx
 
 from .test_compact import MAKE, masked
@@ -75,3 +77,19 @@ def test_zeros_take_no_room_in_the_file():
     pixels = np.random.default_rng(0).integers(0, 256, (7, *shape), np.uint8)
     outputs = [session(content).run(None, {"pixels": pixels})[0] for content in (packed, plain)]
     assert np.array_equal(*outputs)
+
+
+@pytest.mark.parametrize(("outputs", "taken"), [(3, False), (3000, True)])
+def test_inputs_are_taken_where_it_pays(outputs, taken):
+    """Ten of a hundred inputs are dead: a wide layer gains by not looking at them, a narrow one does not."""
+    rng = np.random.default_rng(0)
+    indices = np.arange(90) + 10
+    layer = Affine(rng.normal(size=(outputs, 90)), rng.normal(size=outputs))
+    stages = [Flatten(), Take(indices), layer]
+    found = without_costly_taking(stages, 100)
+    assert any(isinstance(stage, Take) for stage in found) == taken
+    x = rng.normal(size=(1, 10, 10))
+    assert np.allclose(Chain(tuple(found))(x), Chain(tuple(stages))(x), atol=1e-4)
+    card = Card(("a",), (1, 10, 10), (0.3,), (0.2,), 0, "0.0")
+    raw = on_raw_pixels(found, card, (1, 10, 10))
+    assert np.allclose(Chain(tuple(raw))(255 * (0.2 * x + 0.3)), Chain(tuple(stages))(x), atol=1e-4)

@@ -4,6 +4,8 @@ Arrays that are mostly zero are stored as their other values and the steps betwe
 spreads them out from constants alone, which onnxruntime does once, when it loads the file: what runs is dense.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from ..errors import ExportError
 from . import chain as c
 from .card import Card
 from .digest import NO_DIGEST, digest_of
+from .entrance import on_raw_pixels, without_costly_taking
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
 IR_VERSION = 9
@@ -80,8 +83,10 @@ def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
     """The file's bytes. The graph is checked by onnx before it is given out."""
     channels, height, width = card.input_shape
     graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad), sparse)
-    x = _prepare(graph, card)
-    for stage in chain.stages:
+    stages = without_costly_taking(list(chain.stages), _inputs(chain.stages, graph.image_shape))
+    raw = on_raw_pixels(stages, card, graph.image_shape)
+    x = _prepare(graph, card, standardise=raw is None)
+    for stage in raw or stages:
         x = _emit(graph, stage, x)
     graph.add("Softmax", x, axis=-1)
     graph.nodes[-1].output[0] = "probabilities"
@@ -98,13 +103,21 @@ def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
     return content.replace(NO_DIGEST.encode(), digest_of(content).encode(), 1)
 
 
-def _prepare(graph: Graph, card: Card) -> str:
-    """Bytes → standardised floats, padded: what the network was trained on."""
-    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (card.mean, card.std))
+def _inputs(stages: Sequence[Any], shape: tuple[int, int, int]) -> int:
+    """How many entries the first stage gives to a layer."""
+    first = stages[0]
+    return shape[0] * first.side**2 if isinstance(first, c.Patches) else math.prod(shape)
+
+
+def _prepare(graph: Graph, card: Card, standardise: bool) -> str:
+    """Bytes → floats, padded, and standardised unless the first layer does it: what the network was trained on."""
     x = graph.add("Cast", "pixels", to=TensorProto.FLOAT)
     if card.pad:
         pads = np.array([0, 0, card.pad, card.pad] * 2, np.int64)
         x = graph.add("Pad", x, graph.constant(pads), graph.constant(np.float32(0.0)))
+    if not standardise:
+        return x
+    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (card.mean, card.std))
     x = graph.add("Mul", x, graph.constant((1.0 / (255.0 * std)).astype(np.float32)))
     return graph.add("Add", x, graph.constant((-mean / std).astype(np.float32)))
 
