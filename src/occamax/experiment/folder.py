@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -304,8 +305,10 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache
 def source_commit() -> str | None:
-    """The commit of the source tree this runs from: OCCAMAX_COMMIT where it is set, else what git says of it."""
+    """The commit of the source tree this runs from: OCCAMAX_COMMIT where it is set, else what git says of it. Asked
+    when training begins and remembered: the tree may have another when it ends."""
     if os.environ.get("OCCAMAX_COMMIT"):
         return os.environ["OCCAMAX_COMMIT"]
     root = Path(__file__).parents[3]

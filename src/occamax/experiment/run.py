@@ -20,7 +20,7 @@ from ..schedules import Scaled
 from ..training import State
 from .config import Config, Experiment
 from .devices import is_first_host
-from .folder import Loaded, RunFolder, environment
+from .folder import Loaded, RunFolder, environment, source_commit
 from .lock import RunLock
 from .loop import PausedError, counted, epochs, sparsity
 from .program import Program, on_device
@@ -44,6 +44,7 @@ def train(
     """
     if halvings < 0:
         raise ArgumentError(f"halvings: {halvings} given; it must be a whole number from 0 up")
+    source_commit()
     configs = [replace(experiment.config, seed=seed) for seed in seeds]
     pairs = list(zip(paths, configs, strict=True))
     if resume:
