@@ -57,7 +57,7 @@ def measure(run: Path, form: str, data_dir: Path | None) -> dict:
 
 
 def table(lines: list[dict]) -> str:
-    """Accuracy is of 100 draws and of the file, which is the network at the posterior mean."""
+    """The run's figures are of 100 draws; the file is the network at the posterior mean."""
     rows = []
     for line in lines:
         config, run, price = line["config"], line["run"], line["config"]["unit_price"]
@@ -67,16 +67,16 @@ def table(lines: list[dict]) -> str:
                 f"{config['network']}, {config['data']}",
                 config["method"] + (f" --unit-price {price:g}" if price is not None else ""),
                 f"{config['epochs']} × {config['steps']}",
-                trials.short(run["accuracy"]),
+                " / ".join(trials.short(run[name]) for name in ("accuracy", "nll", "ece", "sparsity")),
                 trials.short(line["accuracy"][1]),
-                trials.short(run["sparsity"]),
                 line["format"],
                 f"{line['bytes'][1]:,}",
                 *(f"{ratio:.1f} ×" for ratio in ratios),
                 f"{line['seconds']:.0f} s",
             ]
         )
-    heads = ["network", "method", "steps", "accuracy", "of the file", "pruned", "format", "bytes", "smaller"]
+    heads = ["network", "method", "steps", "accuracy / NLL / ECE / pruned", "accuracy of the file"]
+    heads += ["format", "bytes", "smaller"]
     return trials.markdown([*heads, "faster, batch 1", "faster, batch 128", "export took"], rows)
 
 
