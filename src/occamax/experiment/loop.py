@@ -144,7 +144,7 @@ def _sizes(program: Program, state: State, index: int, examples: int) -> dict[st
     weight = program.method.divergence_weight.of_network(
         progress / program.budget.total_steps, int(mask.sum()), examples
     )
-    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": float(weight)}
+    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(float(weight), 7)}
 
 
 def counted(program: Program) -> int:
