@@ -49,7 +49,7 @@ def table(lines: list[dict]) -> str:
     rows = []
     for network, published in PUBLISHED.items():
         rows += [
-            [network, f"{name}, published", f"{error:.2f} %", "", f"{times} ×"]
+            [network, f"{name}, published", f"{error:.2f} %", f"{100 / times:.2f} %", f"{times} ×"]
             for name, (error, times) in published.items()
         ]
         for line in lines:
