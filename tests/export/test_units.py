@@ -1,5 +1,7 @@
 """Units: their weights are found where compaction looks for them, and weighed as a group."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,10 +12,11 @@ import occamax as ox
 from occamax import networks
 from occamax.errors import ArgumentError
 from occamax.experiment import Config
-from occamax.export.compact import compact
+from occamax.export.compact import compact, count, count_nonzero
 from occamax.export.convert import to_chain
 from occamax.export.units import find_units
 from occamax.layout import Layout
+from occamax.reduction import Every, Evidence, Reduction
 from occamax.reduction import delta_f as df
 from occamax.reduction.reduce import idle
 
@@ -108,6 +111,18 @@ def test_a_run_that_weighs_units_loses_more_of_them():
     free, priced = live_units(ox.BMR()), live_units(ox.BMR().with_units(1.0))
     assert sum(priced) < sum(free)
     assert min(priced) >= 1
+
+
+def test_units_can_be_weighed_alone():
+    """No single weight goes: what is pruned is whole units, and compaction removes all of it."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(200, 16)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int32)
+    reduction = Reduction(Evidence(math.inf), Every(first=2), unit_price=0.3)
+    fit = ox.fit(networks.MLP((16,), 2, (30, 30), key=KEY), (x, y), ox.BMR(reduction=reduction), epochs=5, steps=40)
+    small = compact(to_chain(fit.network))[0]
+    assert fit.sparsity > 0.2
+    assert count_nonzero(small) == count(small)
 
 
 def test_units_are_refused_where_they_make_no_sense():

@@ -32,6 +32,7 @@ class Reduction:
     **unit_price** None weighs single weights only. A number also weighs whole units (hidden units, channels, attention
     heads) by the sum of their weights' ΔF, and removes those that earn less than that many nats for each weight they
     have in the dense network: 0 is the evidence alone; more trades evidence for a network that is smaller and faster.
+    With the criterion `Evidence(math.inf)`, which no single weight meets, units alone are weighed.
     **least_left** None removes at once what the criterion says. A schedule over the run says which share of the
     reducible weights must still be there: the network is pruned no faster than that, the largest ΔF first, and a
     reduction takes no larger share of a layer's units than it may take of the weights.
