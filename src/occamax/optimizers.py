@@ -33,7 +33,9 @@ class AdaBelief(Optimizer):
 
 class _Momentum(NamedTuple):
     count: jax.Array
-    momentum: Any  # of the gradient by the means
+    momentum: (
+        Any  # of the gradient by the means, in the shape of a posterior so that optax finds what belongs to a weight
+    )
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class NaturalGradient(Optimizer):
         μ ← μ − rate · σ² m / δ      ln σ ← ln σ − ½ ln(1 + r + ½ r²),   r = spread_rate · G_lnσ / δ
 
     where m is the mean of the gradients so far, `momentum` of it kept at each step. The logarithm is IVON's update of
-    the precision, which can never make it negative. A weight whose data say much moves little, one at its prior much:
-    the rate is in units of posterior precision, and about ten times that of AdaBelief is a start.
+    the precision, which can never make it negative; the change is kept within ±`MOST`. A weight whose data say much
+    moves little, one at its prior much. No network was trained with it yet: its defaults are not chosen by results.
     """
 
     momentum: float = 0.9

@@ -22,6 +22,11 @@ class Schedule(ABC):
         return self(progress)
 
 
+def passed(progress: Any, begin: float, end: float) -> Float[Array, ""]:
+    """How much of the time from `begin` to `end` is over."""
+    return jnp.clip((progress - begin) / (end - begin), 0.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Constant(Schedule):
     value: float
@@ -40,8 +45,7 @@ class Ramp(Schedule):
     end: float = 1.0
 
     def __call__(self, progress):
-        share = jnp.clip((progress - self.begin) / (self.end - self.begin), 0.0, 1.0)
-        return self.first + (self.last - self.first) * share
+        return self.first + (self.last - self.first) * passed(progress, self.begin, self.end)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,7 @@ class Geometric(Schedule):
     end: float = 1.0
 
     def __call__(self, progress):
-        share = jnp.clip((progress - self.begin) / (self.end - self.begin), 0.0, 1.0)
-        return self.first * (self.last / self.first) ** share
+        return self.first * (self.last / self.first) ** passed(progress, self.begin, self.end)
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,9 @@ class Affordable(Schedule):
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
 
     def __call__(self, progress):
-        return self.last
+        return self.last  # what it comes to, whatever the network
 
     def of_network(self, progress, weights, examples):
         affordable = jnp.minimum(self.last, self.weights_per_example * examples / jnp.maximum(weights, 1))
-        share = jnp.clip((progress - self.begin) / (self.end - self.begin), 0.0, 1.0)
+        share = passed(progress, self.begin, self.end)
         return affordable ** (1.0 - share) * self.last**share

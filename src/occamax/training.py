@@ -84,7 +84,7 @@ def objective(
     key: PRNGKeyArray,
     data_size: int,
     divergence_weight: Float[Array, ""] | float = 1.0,
-    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
+    estimator: Estimator = SharedDraw(),
     portion: Portion | None = None,
 ) -> tuple[Float[Array, ""], Info]:
     """What a step minimises (F / N), and its parts in nats. `portion`: which examples of a larger batch these are."""
@@ -118,7 +118,7 @@ def make_step(
     optimizer: optax.GradientTransformationExtraArgs,
     budget: Budget,
     divergence_weight: Schedule,
-    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
+    estimator: Estimator = SharedDraw(),
     share: Share = alone,
 ) -> Callable[[State, tuple[Array, Array], PRNGKeyArray, int, Int[Array, ""]], tuple[State, Info]]:
     """One step on one batch of data of a given size, with so many weights left. `share` shares the work on the batch
@@ -133,10 +133,9 @@ def make_step(
 
         weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
-        posterior: Any = state.posterior
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer, posterior, temper=weight / data_size)
-        posterior = eqx.apply_updates(state.posterior, updates)
-        return State(posterior, optimizer_state, state.mask, state.key, state.step + 1), info
+        before: Any = state.posterior
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, before, temper=weight / data_size)
+        return State(eqx.apply_updates(before, updates), optimizer_state, state.mask, state.key, state.step + 1), info
 
     return step
 
@@ -146,7 +145,7 @@ def make_epoch(
     optimizer: optax.GradientTransformationExtraArgs,
     budget: Budget,
     divergence_weight: Schedule,
-    estimator: Estimator = SharedDraw(),  # noqa: B008, it is frozen
+    estimator: Estimator = SharedDraw(),
     steps: int | None = None,
     share: Share = alone,
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:

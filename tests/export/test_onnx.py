@@ -86,7 +86,7 @@ def test_inputs_are_taken_where_it_pays(outputs, taken):
     indices = np.arange(90) + 10
     layer = Affine(rng.normal(size=(outputs, 90)), rng.normal(size=outputs))
     stages = [Flatten(), Take(indices), layer]
-    found = without_costly_taking(stages, 100)
+    found = without_costly_taking(stages, (1, 10, 10))
     assert any(isinstance(stage, Take) for stage in found) == taken
     x = rng.normal(size=(1, 10, 10))
     assert np.allclose(Chain(tuple(found))(x), Chain(tuple(stages))(x), atol=1e-4)

@@ -167,7 +167,7 @@ class Experiment:
     devices: Devices = Devices()
 
     @staticmethod
-    def of(config: Config, data_dir: Path | None = None, devices: Devices = Devices()) -> "Experiment":  # noqa: B008
+    def of(config: Config, data_dir: Path | None = None, devices: Devices = Devices()) -> "Experiment":
         dataset = load(SOURCES[config.data], data_dir)
         method = config.chosen_method()
         model = NETWORKS[config.network].model(dataset, method, PRECISIONS[config.precision], devices.multiple)

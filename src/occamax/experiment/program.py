@@ -31,7 +31,7 @@ class Program:
         method: Method,
         budget: Budget,
         seeds: tuple[int, ...] = (0,),
-        devices: Devices = Devices(),  # noqa: B008, it is frozen
+        devices: Devices = Devices(),
         longest_lap: int | None = None,
     ):
         self.longest_lap = min(longest_lap or LONGEST_LAP, LONGEST_LAP)
@@ -127,7 +127,7 @@ def _units(model: Model, method: Method) -> tuple[Units, ...]:
 
 def on_device(
     split: Split | tuple[Any, Any],
-    devices: Devices = Devices(),  # noqa: B008, it is frozen
+    devices: Devices = Devices(),
 ) -> tuple[Array, Array]:
     """Inputs and targets where the computation is, whole on every device."""
     inputs, targets = (split.inputs, split.targets) if isinstance(split, Split) else split

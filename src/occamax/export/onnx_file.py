@@ -4,8 +4,6 @@ Arrays that are mostly zero are stored as their other values and the steps betwe
 spreads them out from constants alone, which onnxruntime does once, when it loads the file: what runs is dense.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,7 +81,7 @@ def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
     """The file's bytes. The graph is checked by onnx before it is given out."""
     channels, height, width = card.input_shape
     graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad), sparse)
-    stages = without_costly_taking(list(chain.stages), _inputs(chain.stages, graph.image_shape))
+    stages = without_costly_taking(list(chain.stages), graph.image_shape)
     raw = on_raw_pixels(stages, card, graph.image_shape)
     x = _prepare(graph, card, standardise=raw is None)
     for stage in raw or stages:
@@ -101,12 +99,6 @@ def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString()
     return content.replace(NO_DIGEST.encode(), digest_of(content).encode(), 1)
-
-
-def _inputs(stages: Sequence[Any], shape: tuple[int, int, int]) -> int:
-    """How many entries the first stage gives to a layer."""
-    first = stages[0]
-    return shape[0] * first.side**2 if isinstance(first, c.Patches) else math.prod(shape)
 
 
 def _prepare(graph: Graph, card: Card, standardise: bool) -> str:
