@@ -33,9 +33,7 @@ class AdaBelief(Optimizer):
 
 class _Momentum(NamedTuple):
     count: jax.Array
-    momentum: (
-        Any  # of the gradient by the means, in the shape of a posterior so that optax finds what belongs to a weight
-    )
+    momentum: Any  # of the gradient by the means; as a posterior, so that optax finds what belongs to which weight
 
 
 @dataclass(frozen=True)
