@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ArgumentError
 from ..model import Portion
+from ..training import alone
 
 AXIS = "devices"
 
@@ -55,7 +56,7 @@ class Devices:
         """Inside a compiled program: the gradient and its figures over a batch of which each device sees a part. They
         are averaged as one vector: one collective a step, whatever the number of layers."""
         if self.mesh is None:
-            return slope(posterior, mask, batch, key, weight, None)
+            return alone(slope, posterior, mask, batch, key, weight)
         total = len(batch[0])
 
         def local(posterior: Any, mask: Any, batch: Any, key: Any, weight: Any) -> Any:
