@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, StrMethodFormatter
 
 from ..experiment.folder import HISTOGRAM_EDGES
 from .runs import Group
@@ -68,9 +69,18 @@ def curves(groups: Sequence[Group]) -> Figure:
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
         if name in ("nll", "ece"):
-            axis.set_yscale("log")
+            logarithmic(axis)
     axes[0].legend(frameon=False)
     return figure
+
+
+def logarithmic(axis: Axes) -> None:
+    """A logarithmic axis of ordinary numbers; call it when everything is drawn."""
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(AutoLocator() if high < 8 * low else LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def draw_curve(axis: Axes, group: Group, name: str, style: tuple, label: str) -> None:

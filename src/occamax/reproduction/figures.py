@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..experiment.config import LABELS
-from ..report.figures import CURVES, STYLES, draw_curve, new_figure
+from ..report.figures import CURVES, STYLES, draw_curve, logarithmic, new_figure
 from .cells import QUANTILES, CellResult
 from .grid import DATA, METHODS, NETWORKS
 
@@ -56,7 +56,8 @@ def performance(results: Sequence[CellResult], data: str) -> Figure | None:
         members = [group for group in own if group.config.network == networks[column]]
         for group in sorted(members, key=lambda group: METHODS.index(group.config.method)):
             draw_curve(axis, group, name, STYLES[group.config.method], group.label)
-        axis.set_yscale("linear" if name == "accuracy" else "log")
+        if name != "accuracy":
+            logarithmic(axis)
         if row == 0:
             axis.set_title(TITLES[networks[column]], fontsize=10)
         if row == 2:
