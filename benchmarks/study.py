@@ -17,6 +17,7 @@ from occamax.optimizers import NaturalGradient
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
+from occamax.thermostat import Thermostat
 
 AFFORDABLE = Affordable(0.3, 0.5)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
@@ -77,6 +78,8 @@ VARIANTS: dict[str, Method] = {
                 "schedule": Between(0.1, 0.6),
             },
             "1, a quarter": {"divergence_weight": Affordable(1.0, 0.25)},
+            "thermostat": {"thermostat": Thermostat()},
+            "thermostat, survivors from three fifths": {"thermostat": Thermostat(), "schedule": Between(0.1, 0.6)},
             "divergence .1": {"divergence_weight": Constant(0.1)},
             "divergence .3": {"divergence_weight": Constant(0.3)},
             "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},

@@ -19,6 +19,7 @@ from occamax.methods import MAP, Method, VarianceScaled
 from occamax.priors import FanIn
 from occamax.schedules import Cosine
 
+CURVE = ("accuracy", "sparsity", "divergence_weight", "fit")
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 
@@ -89,7 +90,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
     ):
         last = epoch
         undone += sum(epoch.undone)
-        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in ("accuracy", "sparsity")])
+        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in CURVE])
     assert last is not None
     masks = np.atleast_2d(np.asarray(last.state.mask))
     return {

@@ -20,6 +20,7 @@ from .posteriors import MeanField, PointMass, Posterior
 from .priors import FanIn, Flat, Prior, Tiered
 from .reduction import Between, Evidence, Horseshoe, Reduction, TargetSparsity
 from .schedules import Affordable, Constant, Cosine, Geometric, Ramp, Schedule
+from .thermostat import Thermostat
 
 
 class Start(ABC):
@@ -66,9 +67,9 @@ class Method:
     """Base of all methods.
 
     **learning_rate** of the **optimizer** and **divergence_weight** (1 is the evidence bound, less is a tempered
-    posterior) are schedules over the run. **estimator** of the likelihood: one draw a batch, flipout, or local
-    reparameterisation. **dropout** is what the command line builds the paper's networks with; a network passed to `fit`
-    keeps its own.
+    posterior) are schedules over the run; a **thermostat** takes the weight over from its schedule. **estimator** of
+    the likelihood: one draw a batch, flipout, or local reparameterisation. **dropout** is what the command line builds
+    the paper's networks with; a network passed to `fit` keeps its own.
     """
 
     prior: Prior = field(default_factory=Flat)
@@ -80,6 +81,7 @@ class Method:
     estimator: Estimator = SharedDraw()
     reduction: Reduction | None = None
     dropout: float = 0.0
+    thermostat: Thermostat | None = None
 
     def __post_init__(self):
         if not self.first_std > 0:

@@ -24,6 +24,7 @@ from .estimators import Estimator, SharedDraw
 from .model import Model, Portion
 from .posteriors import Posterior
 from .schedules import Schedule
+from .thermostat import Thermostat, spacing_of, trained, trained_count
 
 # Steps take their randomness from fold_in(key, step); these streams are beyond any step.
 EVALUATION_STREAM = 2**32 - 1
@@ -38,6 +39,7 @@ class State(NamedTuple):
     mask: Bool[Array, "weights"]
     key: PRNGKeyArray
     step: Int[Array, ""]
+    heat: Float[Array, ""]  # the weight of the divergence that a thermostat has set; 0 where none has
 
 
 class Info(NamedTuple):
@@ -71,7 +73,12 @@ def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransform
     """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
     donate their state."""
     state = State(
-        posterior, optimizer.init(eqx.filter(posterior, eqx.is_array)), jnp.ones(weights, bool), key, jnp.int32(0)
+        posterior,
+        optimizer.init(eqx.filter(posterior, eqx.is_array)),
+        jnp.ones(weights, bool),
+        key,
+        jnp.int32(0),
+        jnp.float32(0.0),
     )
     return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
 
@@ -96,13 +103,21 @@ def objective(
 
 
 def draws(
-    key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch: int, data_size: int
+    key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch: int, examples: int, spacing: int = 0
 ) -> tuple[Int[Array, "steps batch"], PRNGKeyArray]:
-    """Which examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a function
-    of the step's number alone."""
+    """Which of the examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a
+    function of the step's number alone. The last of every `spacing` examples is held out."""
     step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))
     batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
-    return jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, data_size))(batch_keys), keys
+    count = trained_count(examples, spacing)
+    return trained(jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, count))(batch_keys), spacing), keys
+
+
+def weight_of_divergence(
+    schedule: Schedule, state: State, progress: Any, weights: Any, data_size: int
+) -> Float[Array, ""]:
+    """What the schedule says, or what a thermostat has set."""
+    return jnp.where(state.heat > 0, state.heat, schedule.of_network(progress, weights, data_size))
 
 
 Share = Callable[..., Any]  # (slope, posterior, mask, batch, key, weight) → gradient and Info, see `alone`
@@ -131,11 +146,12 @@ def make_step(
             gradient = jax.grad(objective, has_aux=True)
             return gradient(posterior, model, mask, batch, key, data_size, weight, estimator, portion)
 
-        weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
+        weight = weight_of_divergence(divergence_weight, state, state.step / budget.total_steps, weights, data_size)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
         before: Any = state.posterior
         updates, optimizer_state = optimizer.update(gradient, state.optimizer, before, temper=weight / data_size)
-        return State(eqx.apply_updates(before, updates), optimizer_state, state.mask, state.key, state.step + 1), info
+        after = eqx.apply_updates(before, updates)
+        return state._replace(posterior=after, optimizer=optimizer_state, step=state.step + 1), info
 
     return step
 
@@ -148,9 +164,11 @@ def make_epoch(
     estimator: Estimator = SharedDraw(),
     steps: int | None = None,
     share: Share = alone,
+    thermostat: Thermostat | None = None,
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
-    it is that many steps of one: all randomness depends on the step's number alone.
+    it is that many steps of one: all randomness depends on the step's number alone. What the thermostat holds out is
+    not trained on.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
@@ -158,13 +176,15 @@ def make_epoch(
     count = budget.steps if steps is None else steps
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
-        weights = jnp.sum(state.mask)
+        weights, examples = jnp.sum(state.mask), len(data[0])
+        spacing = spacing_of(thermostat, examples)
+        data_size = trained_count(examples, spacing)
 
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
         def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
             rows, key = drawn
-            return step(carry, (data[0][rows], data[1][rows]), key, len(data[0]), weights)
+            return step(carry, (data[0][rows], data[1][rows]), key, data_size, weights)
 
-        return lax.scan(one, state, draws(state.key, state.step, count, budget.batch, len(data[0])))
+        return lax.scan(one, state, draws(state.key, state.step, count, budget.batch, examples, spacing))
 
     return epoch

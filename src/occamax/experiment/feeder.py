@@ -11,6 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ..data import Stream
 from ..errors import ArgumentError
+from ..thermostat import spacing_of, trained_count
 from ..training import Info, State, draws, make_step
 from .program import Program
 
@@ -23,7 +24,8 @@ class Feeder:
         if len(program.seeds) > 1 or program.devices.mesh is not None:
             raise ArgumentError("train: a stream feeds one seed on one device; put the data into memory for more")
         self.stream, self.key = stream, jax.random.clone(key)
-        budget, size = program.budget, len(stream)
+        budget, spacing = program.budget, spacing_of(program.method.thermostat, len(stream))
+        size = trained_count(len(stream), spacing)
         starts = np.cumsum([0, *(program.laps * budget.epochs)])
         self.laps = {int(start): steps for start, steps in zip(starts, program.laps * budget.epochs, strict=False)}
         step = make_step(
@@ -31,13 +33,13 @@ class Feeder:
         )
 
         def train(state: State, batches: tuple[Array, Array]) -> tuple[State, Info]:
-            _, keys = draws(state.key, state.step, len(batches[1]), budget.batch, size)
+            _, keys = draws(state.key, state.step, len(batches[1]), budget.batch, len(stream), spacing)
             weights = jnp.sum(state.mask)
             return lax.scan(lambda carry, drawn: step(carry, *drawn, size, weights), state, (batches, keys))
 
         self._train = jax.jit(train, donate_argnums=0)
         self._rows = jax.jit(
-            lambda key, first, steps: draws(key, first, steps, budget.batch, size)[0], static_argnums=2
+            lambda key, first, steps: draws(key, first, steps, budget.batch, len(stream), spacing)[0], static_argnums=2
         )
         self._reader = ThreadPoolExecutor(max_workers=1)
         self._ahead: dict[int, Future] = {}

@@ -14,7 +14,8 @@ from ..data import Stream
 from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
-from ..training import Info, State
+from ..thermostat import held_out, overconfidence, spacing_of, trained_count
+from ..training import Info, State, weight_of_divergence
 from .feeder import Feeder
 from .guard import Guard
 from .program import Program
@@ -69,6 +70,9 @@ def epochs(
     tolerance = None if reduction is None else reduction.tolerance
     targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
     feeder = Feeder(program, train, state.key) if isinstance(train, Stream) else None
+    thermostat = program.method.thermostat
+    spacing = spacing_of(thermostat, len(targets_seen))
+    examples, held = trained_count(len(targets_seen), spacing), _held_out(train, spacing)
     guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
@@ -78,7 +82,7 @@ def epochs(
             done = [info]
         elif reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
             before, mask = jax.tree.map(jnp.copy, state) if guard.is_on else None, jnp.copy(state.mask)
-            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs), len(targets_seen))
+            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs), examples)
             if before is not None and guard.held.any():  # some seeds sit this one out
                 state = program.choose(guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
@@ -96,28 +100,51 @@ def epochs(
         neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
         train_seconds = time.perf_counter() - began
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
-        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / len(targets_seen)
+        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / examples
         fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
+        outside: list[dict[str, float]] = [{} for _ in fits]
+        if held is not None and thermostat is not None:
+            outside = _scores(program, state, held, thermostat.draws)
+            fits = np.array([figures["nll"] for figures in outside])
         undone = guard.judge(fits, ~guard.held & _removed_any(record, len(fits)))
         if before is not None and undone.any():
             state = program.choose(undone, before._replace(step=state.step), state)
         figures: list[dict[str, Any]] = [
-            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, len(targets_seen))}
+            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, examples)}
             for i, line in enumerate(neg_elbo)
         ]
+        if thermostat is not None and (epoch + 1) / budget.epochs >= thermostat.begin:
+            weights = [line["divergence_weight"] for line in figures]
+            gaps = [None if undone[i] else overconfidence(found) for i, found in enumerate(outside)]
+            heats = [w if gap is None else thermostat.turned(w, gap) for w, gap in zip(weights, gaps, strict=True)]
+            if any(gap is not None for gap in gaps):
+                state = state._replace(heat=program.place(jnp.asarray(heats, jnp.float32).reshape(state.heat.shape)))
         if guard.is_on:
             for line, flag in zip(figures, undone, strict=True):
                 line["undone"] = bool(flag)
         if test is not None:
             is_last = epoch + 1 == budget.epochs
             draws = samples if is_last or curve_samples is None else curve_samples
-            predictive = jax.device_get(program.evaluate(state, *test, draws))
-            targets = np.asarray(test[1])
-            for i, line in enumerate(figures):
-                line.update(score(program.model, program.of_seed(predictive, i), targets))
+            for line, found in zip(figures, _scores(program, state, test, draws), strict=True):
+                line.update(found)
         seconds = time.perf_counter() - began
         metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
         yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
+
+
+def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array, Array] | None:
+    """The examples that are held out of training, where the computation is."""
+    if not spacing:
+        return None
+    if isinstance(train, Stream):
+        return jax.tree.map(jnp.asarray, train.take(held_out(len(train), spacing)))
+    return train[0][spacing - 1 :: spacing], train[1][spacing - 1 :: spacing]
+
+
+def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
+    """The figures of every seed's predictive."""
+    predictive, targets = jax.device_get(program.evaluate(state, *data, draws)), np.asarray(data[1])
+    return [score(program.model, program.of_seed(predictive, i), targets) for i in range(len(program.seeds))]
 
 
 def _removed_any(record: Record | None, seeds: int) -> np.ndarray:
@@ -140,10 +167,9 @@ def _joined(infos: list[Info]) -> Info:
 
 def _sizes(program: Program, state: State, index: int, examples: int) -> dict[str, float]:
     """Removed / all weights of the layers that may be reduced, and what the divergence of what is left weighs."""
-    mask, progress = np.asarray(program.of_seed(state.mask, index)), float(state.step.ravel()[0])
-    weight = program.method.divergence_weight.of_network(
-        progress / program.budget.total_steps, int(mask.sum()), examples
-    )
+    own = program.of_seed(state, index)
+    mask, progress = np.asarray(own.mask), float(own.step) / program.budget.total_steps
+    weight = weight_of_divergence(program.method.divergence_weight, own, progress, int(mask.sum()), examples)
     return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(float(weight), 7)}
 
 

@@ -15,7 +15,7 @@ from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start
+from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start, weight_of_divergence
 from .devices import Devices
 
 T = TypeVar("T")
@@ -41,11 +41,13 @@ class Program:
         units = _units(model, method)
         parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
         sizes = (budget.steps, *set(self.laps))
-        compiled = {n: self._compile(make_epoch(*parts, n, devices.share), 1, donate=True) for n in sizes}
+        compiled = {
+            n: self._compile(make_epoch(*parts, n, devices.share, method.thermostat), 1, donate=True) for n in sizes
+        }
 
         def reduction(state: State, progress: Array, examples: int) -> tuple[State, Record]:
             assert method.reduction is not None
-            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples)
+            weight = weight_of_divergence(method.divergence_weight, state, progress, jnp.sum(state.mask), examples)
             return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
