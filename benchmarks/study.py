@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 
 import trials
 
+from occamax.calibration import Calibration
 from occamax.estimators import Flipout, LocalReparameterisation
 from occamax.methods import BMR, MAP, Method, PaperBMR, Uniform, VarianceScaled
 from occamax.optimizers import NaturalGradient
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.thermostat import Thermostat
 
 AFFORDABLE = Affordable(0.3, 0.5)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
@@ -78,8 +78,9 @@ VARIANTS: dict[str, Method] = {
                 "schedule": Between(0.1, 0.6),
             },
             "1, a quarter": {"divergence_weight": Affordable(1.0, 0.25)},
-            "thermostat": {"thermostat": Thermostat()},
-            "thermostat, survivors from three fifths": {"thermostat": Thermostat(), "schedule": Between(0.1, 0.6)},
+            "calibrated": {"calibration": Calibration()},
+            "calibrated, .1, one weight": {"calibration": Calibration(), "divergence_weight": Affordable(0.1, 1.0)},
+            "calibrated, .6, a quarter": {"calibration": Calibration(), "divergence_weight": Affordable(0.6, 0.25)},
             "divergence .1": {"divergence_weight": Constant(0.1)},
             "divergence .3": {"divergence_weight": Constant(0.3)},
             "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},

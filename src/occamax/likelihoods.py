@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,8 @@ from .errors import ArgumentError
 
 class Likelihood(ABC):
     """Base of all likelihoods. One that has a noise of its own keeps its logarithm as the last latent."""
+
+    takes_logits: ClassVar[bool] = False  # whether outputs may be divided by a temperature
 
     def scale_gammas(self) -> tuple[Float[np.ndarray, "scales"], Float[np.ndarray, "scales"]]:
         """Shape and rate of the Gamma prior of each of its own scales; none by default."""
@@ -43,6 +46,8 @@ class Likelihood(ABC):
 class Categorical(Likelihood):
     """One of K classes; the network puts out K logits, targets are class numbers."""
 
+    takes_logits = True
+
     def log_prob(self, outputs, targets, log_scales):
         return jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], axis=-1)[:, 0]
 
@@ -68,6 +73,8 @@ class Categorical(Likelihood):
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
     """Independent yes-or-no targets of shape (n, out); the network puts out logits."""
+
+    takes_logits = True
 
     def log_prob(self, outputs, targets, log_scales):
         signs = 2.0 * targets.reshape(outputs.shape) - 1.0

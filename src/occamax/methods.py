@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .calibration import Calibration
 from .errors import ArgumentError
 from .estimators import Estimator, SharedDraw
 from .model import Model
@@ -20,7 +21,6 @@ from .posteriors import MeanField, PointMass, Posterior
 from .priors import FanIn, Flat, Prior, Tiered
 from .reduction import Between, Evidence, Horseshoe, Reduction, TargetSparsity
 from .schedules import Affordable, Constant, Cosine, Geometric, Ramp, Schedule
-from .thermostat import Thermostat
 
 
 class Start(ABC):
@@ -67,9 +67,9 @@ class Method:
     """Base of all methods.
 
     **learning_rate** of the **optimizer** and **divergence_weight** (1 is the evidence bound, less is a tempered
-    posterior) are schedules over the run; a **thermostat** takes the weight over from its schedule. **estimator** of
-    the likelihood: one draw a batch, flipout, or local reparameterisation. **dropout** is what the command line builds
-    the paper's networks with; a network passed to `fit` keeps its own.
+    posterior) are schedules over the run. **estimator** of the likelihood: one draw a batch, flipout, or local
+    reparameterisation. **dropout** is what the command line builds the paper's networks with; a network passed to `fit`
+    keeps its own. **calibration** None trains on every example and leaves the outputs as they are.
     """
 
     prior: Prior = field(default_factory=Flat)
@@ -81,7 +81,7 @@ class Method:
     estimator: Estimator = SharedDraw()
     reduction: Reduction | None = None
     dropout: float = 0.0
-    thermostat: Thermostat | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self):
         if not self.first_std > 0:

@@ -47,6 +47,10 @@ class Posterior(eqx.Module):
     def forget(self, gone: Bool[Array, "weights"]) -> "Posterior":
         """The posterior of removed weights set to their prior."""
 
+    @abstractmethod
+    def divide(self, chosen: Bool[Array, "weights"], divisor: Float[Array, ""] | float) -> "Posterior":
+        """The posterior of some weights divided by a positive number."""
+
 
 class PointMass(Posterior):
     """All belief on one vector. Its cost is −ln p(ŵ, scales), so that minimising the objective gives the MAP estimate.
@@ -72,6 +76,9 @@ class PointMass(Posterior):
 
     def forget(self, gone):
         return PointMass(jnp.where(widen(gone, self.value), 0.0, self.value))
+
+    def divide(self, chosen, divisor):
+        return PointMass(jnp.where(widen(chosen, self.value), self.value / divisor, self.value))
 
 
 class MeanField(Posterior):
@@ -105,6 +112,11 @@ class MeanField(Posterior):
         gone = widen(gone, self.mean)
         return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
 
+    def divide(self, chosen, divisor):
+        chosen = widen(chosen, self.mean)
+        mean = jnp.where(chosen, self.mean / divisor, self.mean)
+        return MeanField(mean, jnp.where(chosen, self.log_std - jnp.log(divisor), self.log_std))
+
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"], prior: LatentPrior) -> list[Array]:
     """Weights and scales, without what only fills the vector up. Slices, whose transpose (a padding) fuses with the
@@ -114,5 +126,5 @@ def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"], prior
 
 
 def widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:
-    """A flag for every latent: scales are never removed."""
+    """A flag for every latent: scales are never chosen."""
     return jnp.concatenate([gone, jnp.zeros(latents.size - gone.size, bool)])

@@ -19,12 +19,12 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .calibration import Calibration, count_trained, places_trained, spacing_of
 from .errors import ArgumentError
 from .estimators import Estimator, SharedDraw
 from .model import Model, Portion
 from .posteriors import Posterior
 from .schedules import Schedule
-from .thermostat import Thermostat, spacing_of, trained, trained_count
 
 # Steps take their randomness from fold_in(key, step); these streams are beyond any step.
 EVALUATION_STREAM = 2**32 - 1
@@ -39,7 +39,6 @@ class State(NamedTuple):
     mask: Bool[Array, "weights"]
     key: PRNGKeyArray
     step: Int[Array, ""]
-    heat: Float[Array, ""]  # the weight of the divergence that a thermostat has set; 0 where none has
 
 
 class Info(NamedTuple):
@@ -78,7 +77,6 @@ def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransform
         jnp.ones(weights, bool),
         key,
         jnp.int32(0),
-        jnp.float32(0.0),
     )
     return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
 
@@ -109,15 +107,9 @@ def draws(
     function of the step's number alone. The last of every `spacing` examples is held out."""
     step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))
     batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
-    count = trained_count(examples, spacing)
-    return trained(jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, count))(batch_keys), spacing), keys
-
-
-def weight_of_divergence(
-    schedule: Schedule, state: State, progress: Any, weights: Any, data_size: int
-) -> Float[Array, ""]:
-    """What the schedule says, or what a thermostat has set."""
-    return jnp.where(state.heat > 0, state.heat, schedule.of_network(progress, weights, data_size))
+    count = count_trained(examples, spacing)
+    numbers = jax.vmap(lambda key: jax.random.randint(key, (batch,), 0, count))(batch_keys)
+    return places_trained(numbers, spacing), keys
 
 
 Share = Callable[..., Any]  # (slope, posterior, mask, batch, key, weight) → gradient and Info, see `alone`
@@ -146,7 +138,7 @@ def make_step(
             gradient = jax.grad(objective, has_aux=True)
             return gradient(posterior, model, mask, batch, key, data_size, weight, estimator, portion)
 
-        weight = weight_of_divergence(divergence_weight, state, state.step / budget.total_steps, weights, data_size)
+        weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
         before: Any = state.posterior
         updates, optimizer_state = optimizer.update(gradient, state.optimizer, before, temper=weight / data_size)
@@ -164,11 +156,11 @@ def make_epoch(
     estimator: Estimator = SharedDraw(),
     steps: int | None = None,
     share: Share = alone,
-    thermostat: Thermostat | None = None,
+    calibration: Calibration | None = None,
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
-    it is that many steps of one: all randomness depends on the step's number alone. What the thermostat holds out is
-    not trained on.
+    it is that many steps of one: all randomness depends on the step's number alone. What is held out for
+    the calibration is not trained on.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """
@@ -177,8 +169,8 @@ def make_epoch(
 
     def epoch(state: State, data: tuple[Array, Array]) -> tuple[State, Info]:
         weights, examples = jnp.sum(state.mask), len(data[0])
-        spacing = spacing_of(thermostat, examples)
-        data_size = trained_count(examples, spacing)
+        spacing = spacing_of(calibration, examples)
+        data_size = count_trained(examples, spacing)
 
         # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
         def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:

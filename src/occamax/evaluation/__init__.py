@@ -6,3 +6,6 @@ from .metrics import calibration_error as calibration_error
 from .predictive import Predictive as Predictive
 from .predictive import predict as predict
 from .predictive import score as score
+from .temperature import best_temperature as best_temperature
+from .temperature import outputs_of_draws as outputs_of_draws
+from .temperature import with_outputs_divided as with_outputs_divided

@@ -137,7 +137,7 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: 
     leaves, tree = jtu.tree_flatten_with_path(template)
 
     def leaf_of(name: str, expected: Any) -> jax.Array:
-        found = arrays.get(name, np.float32(0.0) if name == "heat" else None)  # older checkpoints have none
+        found = arrays.get(name)
         if found is not None and fill and expected.shape == like.posterior.point.shape:
             found = np.pad(found, (0, fill))
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:

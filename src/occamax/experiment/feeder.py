@@ -9,9 +9,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, PRNGKeyArray
 
+from ..calibration import count_trained, spacing_of
 from ..data import Stream
 from ..errors import ArgumentError
-from ..thermostat import spacing_of, trained_count
 from ..training import Info, State, draws, make_step
 from .program import Program
 
@@ -24,8 +24,8 @@ class Feeder:
         if len(program.seeds) > 1 or program.devices.mesh is not None:
             raise ArgumentError("train: a stream feeds one seed on one device; put the data into memory for more")
         self.stream, self.key = stream, jax.random.clone(key)
-        budget, spacing = program.budget, spacing_of(program.method.thermostat, len(stream))
-        size = trained_count(len(stream), spacing)
+        budget, spacing = program.budget, spacing_of(program.method.calibration, len(stream))
+        size = count_trained(len(stream), spacing)
         starts = np.cumsum([0, *(program.laps * budget.epochs)])
         self.laps = {int(start): steps for start, steps in zip(starts, program.laps * budget.epochs, strict=False)}
         step = make_step(

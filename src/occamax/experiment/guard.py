@@ -9,7 +9,8 @@ import numpy as np
 class Guard:
     """Compares the fit (nats an example, over the last quarter of an epoch) after a reduction with the best so far.
 
-    The best, not the last: a network may also be ruined slowly, by reductions each of which costs little.
+    The best, not the last: a network may also be ruined slowly, by reductions each of which costs little. But a heavier
+    divergence makes the fit worse too: epochs under less than half the present weight do not count, except the last.
     All it knows is in the metrics, so a resumed run judges as an uninterrupted one does.
     """
 
@@ -22,20 +23,31 @@ class Guard:
     ):
         self.tolerance, self.baseline = tolerance, baseline
         history = history or [[] for _ in range(seeds)]
-        self.best = np.array([min([line.get("fit", np.inf) for line in lines], default=np.inf) for lines in history])
+        self.past = [[(line["fit"], line["divergence_weight"]) for line in lines if "fit" in line] for lines in history]
         self.held = np.array([bool(lines) and lines[-1].get("undone", False) for lines in history])
 
     @property
     def is_on(self) -> bool:
         return self.tolerance is not None
 
-    def judge(self, fits: np.ndarray, reduced: np.ndarray) -> np.ndarray:
-        """Which seeds' reductions are to be undone. Seeds not `reduced` in this epoch only update what is known."""
+    def best(self, weights: np.ndarray) -> np.ndarray:
+        """Each seed's best fit under at least half of its present weight of the divergence, or in the last epoch."""
+        found = [
+            [fit for fit, then in past[:-1] if then >= 0.5 * now] + [fit for fit, _ in past[-1:]]
+            for past, now in zip(self.past, weights, strict=True)
+        ]
+        return np.array([min(fits, default=np.inf) for fits in found])
+
+    def judge(self, fits: np.ndarray, reduced: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Which seeds' reductions are to be undone, after an epoch that ended under these weights of the divergence.
+        Seeds not `reduced` in this epoch only update what is known."""
         undone = np.zeros(len(fits), bool)
         if self.tolerance is not None:
-            gained = np.maximum(self.baseline - self.best, 0.0)
+            best = self.best(weights)
+            gained = np.maximum(self.baseline - best, 0.0)
             with np.errstate(invalid="ignore"):  # no fit is known before the first epoch
-                undone = reduced & (fits - self.best > self.tolerance * gained) & (gained > 0)
-        self.best = np.minimum(self.best, fits)
+                undone = reduced & (fits - best > self.tolerance * gained) & (gained > 0)
+        for past, fit, weight in zip(self.past, fits, weights, strict=True):
+            past.append((float(fit), float(weight)))
         self.held = undone
         return undone

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..calibration import count_trained, places_held_out, spacing_of
 from ..data import Stream
 from ..errors import DivergedError
 from ..evaluation import score
 from ..reduction import Record
-from ..thermostat import held_out, overconfidence, spacing_of, trained_count
-from ..training import Info, State, weight_of_divergence
+from ..training import Info, State
 from .feeder import Feeder
 from .guard import Guard
 from .program import Program
@@ -70,9 +70,8 @@ def epochs(
     tolerance = None if reduction is None else reduction.tolerance
     targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
     feeder = Feeder(program, train, state.key) if isinstance(train, Stream) else None
-    thermostat = program.method.thermostat
-    spacing = spacing_of(thermostat, len(targets_seen))
-    examples, held = trained_count(len(targets_seen), spacing), _held_out(train, spacing)
+    spacing = spacing_of(program.method.calibration, len(targets_seen))
+    examples, held = count_trained(len(targets_seen), spacing), _held_out(train, spacing)
     guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
         began = time.perf_counter()
@@ -102,28 +101,24 @@ def epochs(
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
         expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / examples
         fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
-        outside: list[dict[str, float]] = [{} for _ in fits]
-        if held is not None and thermostat is not None:
-            outside = _scores(program, state, held, thermostat.draws)
-            fits = np.array([figures["nll"] for figures in outside])
-        undone = guard.judge(fits, ~guard.held & _removed_any(record, len(fits)))
+        whole = state.mask if mask is None else mask  # the weight that the reduction found, not what it made of it
+        weights = np.array([_weight(program, whole, state, i, examples) for i in range(len(fits))])
+        undone = guard.judge(fits, ~guard.held & _removed_any(record, len(fits)), weights)
         if before is not None and undone.any():
             state = program.choose(undone, before._replace(step=state.step), state)
         figures: list[dict[str, Any]] = [
             {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, examples)}
             for i, line in enumerate(neg_elbo)
         ]
-        if thermostat is not None and (epoch + 1) / budget.epochs >= thermostat.begin:
-            weights = [line["divergence_weight"] for line in figures]
-            gaps = [None if undone[i] else overconfidence(found) for i, found in enumerate(outside)]
-            heats = [w if gap is None else thermostat.turned(w, gap) for w, gap in zip(weights, gaps, strict=True)]
-            if any(gap is not None for gap in gaps):
-                state = state._replace(heat=program.place(jnp.asarray(heats, jnp.float32).reshape(state.heat.shape)))
+        is_last = epoch + 1 == budget.epochs
+        if is_last and held is not None:
+            state, temperatures = program.calibrate(state, *held)
+            for line, temperature in zip(figures, temperatures, strict=True):
+                line["temperature"] = temperature
         if guard.is_on:
             for line, flag in zip(figures, undone, strict=True):
                 line["undone"] = bool(flag)
         if test is not None:
-            is_last = epoch + 1 == budget.epochs
             draws = samples if is_last or curve_samples is None else curve_samples
             for line, found in zip(figures, _scores(program, state, test, draws), strict=True):
                 line.update(found)
@@ -137,7 +132,7 @@ def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array,
     if not spacing:
         return None
     if isinstance(train, Stream):
-        return jax.tree.map(jnp.asarray, train.take(held_out(len(train), spacing)))
+        return jax.tree.map(jnp.asarray, train.take(places_held_out(len(train), spacing)))
     return train[0][spacing - 1 :: spacing], train[1][spacing - 1 :: spacing]
 
 
@@ -167,10 +162,16 @@ def _joined(infos: list[Info]) -> Info:
 
 def _sizes(program: Program, state: State, index: int, examples: int) -> dict[str, float]:
     """Removed / all weights of the layers that may be reduced, and what the divergence of what is left weighs."""
-    own = program.of_seed(state, index)
-    mask, progress = np.asarray(own.mask), float(own.step) / program.budget.total_steps
-    weight = weight_of_divergence(program.method.divergence_weight, own, progress, int(mask.sum()), examples)
-    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(float(weight), 7)}
+    mask = np.asarray(program.of_seed(state.mask, index))
+    weight = _weight(program, state.mask, state, index, examples)
+    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(weight, 7)}
+
+
+def _weight(program: Program, mask: Array, state: State, index: int, examples: int) -> float:
+    """Of the divergence, for the weights in a mask of all seeds."""
+    progress = float(state.step.ravel()[0]) / program.budget.total_steps
+    left = int(np.asarray(program.of_seed(mask, index)).sum())
+    return float(program.method.divergence_weight.of_network(progress, left, examples))
 
 
 def counted(program: Program) -> int:

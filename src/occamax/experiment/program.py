@@ -10,12 +10,12 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 
 from ..data import Split
 from ..errors import ArgumentError, ExportError
-from ..evaluation import Predictive, predict
+from ..evaluation import Predictive, best_temperature, outputs_of_draws, predict, with_outputs_divided
 from ..layout import Units
 from ..methods import Method
 from ..model import Model
 from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start, weight_of_divergence
+from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start
 from .devices import Devices
 
 T = TypeVar("T")
@@ -42,22 +42,32 @@ class Program:
         parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
         sizes = (budget.steps, *set(self.laps))
         compiled = {
-            n: self._compile(make_epoch(*parts, n, devices.share, method.thermostat), 1, donate=True) for n in sizes
+            n: self._compile(make_epoch(*parts, n, devices.share, method.calibration), 1, donate=True) for n in sizes
         }
 
         def reduction(state: State, progress: Array, examples: int) -> tuple[State, Record]:
             assert method.reduction is not None
-            weight = weight_of_divergence(method.divergence_weight, state, progress, jnp.sum(state.mask), examples)
+            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples)
             return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
             key = jax.random.fold_in(state.key, EVALUATION_STREAM)
             return predict(model, state.posterior, state.mask, key, inputs, targets, samples)
 
+        def outputs(state: State, inputs: Array) -> Array:
+            assert method.calibration is not None
+            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+            return outputs_of_draws(model, state.posterior, state.mask, key, inputs, method.calibration.draws)
+
+        def divided(state: State, temperature: Array) -> State:
+            return state._replace(posterior=with_outputs_divided(model, state.posterior, state.mask, temperature))
+
         self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
         self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
         self.reduce: Callable[[State, Array, int], tuple[State, Record]] = self._compile(reduction, 2, donate=True)
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(evaluation, 3)
+        self._outputs: Callable[[State, Array], Array] = self._compile(outputs, 1)
+        self._divided: Callable[[State, Array], State] = self._compile(divided, 0, own=2)
 
     @property
     def fill(self) -> int:
@@ -75,9 +85,26 @@ class Program:
         """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
         return self._evaluate(state, inputs, targets, jnp.int32(samples))
 
-    def _compile(self, function: Callable, shared: int, donate: bool = False) -> Any:
-        """The function over all seeds at once; arguments after the state are shared."""
-        lifted = function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(0, *[None] * shared))
+    def calibrate(self, state: State, inputs: Array, targets: Array) -> tuple[State, list[float]]:
+        """The state whose outputs are divided by each seed's best temperature on these examples, and those. Where the
+        likelihood takes no logits, or the outputs do not come from the last layer alone, nothing is changed."""
+        unchanged = state, [1.0] * len(self.seeds)
+        if not self.model.likelihood.takes_logits:
+            return unchanged
+        before = self._outputs(state, inputs)
+        found = [
+            best_temperature(self.of_seed(before, i), targets, self.model.likelihood) for i in range(len(self.seeds))
+        ]
+        after = self._divided(state, jnp.asarray(found, jnp.float32).reshape(state.step.shape))
+        wanted, outputs = np.asarray(before), np.asarray(self._outputs(after, inputs))
+        wanted = wanted / np.reshape(found, (*state.step.shape, 1, 1, 1))
+        if np.abs(outputs - wanted).mean() > 0.02 * np.abs(wanted).mean():  # bfloat16 is within .004
+            return unchanged
+        return after, found
+
+    def _compile(self, function: Callable, shared: int, donate: bool = False, own: int = 1) -> Any:
+        """The function over all seeds at once; the first `own` arguments are each seed's own, the others shared."""
+        lifted = function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(*[0] * own, *[None] * shared))
 
         def settled(*arguments: Any) -> Any:
             return self.devices.settle(lifted(*arguments), self.model.latent_count)

@@ -102,7 +102,11 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
 
 def _tempering(groups: list[Group]) -> list[str]:
     tempered = [f"{group.label} (divergence × {group.tempered:g})" for group in groups if group.tempered is not None]
-    return [f'<p class="note">Tempered posterior: {html.escape(", ".join(tempered))}.</p>'] if tempered else []
+    notes = [f"Tempered posterior: {', '.join(tempered)}."] if tempered else []
+    divided = [f"{group.label} by {group.temperature:.3g}" for group in groups if group.temperature is not None]
+    if divided:
+        notes.append(f"Outputs divided by a temperature that held-out examples set: {', '.join(divided)}.")
+    return [f'<p class="note">{html.escape(note)}</p>' for note in notes]
 
 
 def _table(groups: list[Group]) -> str:

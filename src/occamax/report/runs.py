@@ -35,6 +35,12 @@ class Group:
         return None if weight == 1.0 else weight
 
     @property
+    def temperature(self) -> float | None:
+        """By which its outputs are divided, the mean over seeds; None where they are as they were trained."""
+        found = [summary["temperature"] for summary in self.summaries if "temperature" in summary]
+        return float(np.mean(found)) if found else None
+
+    @property
     def cell(self) -> tuple[str, str]:
         return self.config.data, self.config.network
 

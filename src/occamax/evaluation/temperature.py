@@ -1,0 +1,57 @@
+"""The temperature of a network's outputs, and a posterior that has it built in."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from scipy.optimize import minimize_scalar
+
+from ..likelihoods import Likelihood
+from ..model import Model
+from ..posteriors import Posterior
+
+RANGE = 0.05, 20.0  # in which the temperature is looked for
+
+
+def outputs_of_draws(
+    model: Model,
+    posterior: Posterior,
+    mask: Bool[Array, "weights"],
+    key: PRNGKeyArray,
+    inputs: Array,
+    draws: int,
+    chunk: int = 1000,
+) -> Float[Array, "draws n out"]:
+    """What the network puts out under each of some draws of its weights."""
+
+    def one(i: Array) -> Array:
+        network = model.bind(posterior.draw(jax.random.fold_in(key, i)), mask)
+        return lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
+
+    return lax.map(one, jnp.arange(draws))
+
+
+def best_temperature(outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood) -> float:
+    """By which to divide the outputs so that the targets are likeliest under their average over draws."""
+
+    @jax.jit
+    def nll(log_temperature: Array) -> Array:
+        log_prob = jax.vmap(lambda one: likelihood.log_prob(one, targets, jnp.zeros(0)))(
+            outputs / jnp.exp(log_temperature)
+        )
+        return -jnp.mean(jax.nn.logsumexp(log_prob, axis=0))
+
+    found = minimize_scalar(lambda x: float(nll(x)), bounds=tuple(map(math.log, RANGE)), method="bounded")
+    return math.exp(found.x)
+
+
+def with_outputs_divided(
+    model: Model, posterior: Posterior, mask: Bool[Array, "weights"], temperature: Float[Array, ""]
+) -> Posterior:
+    """The posterior whose last layer, weights and biases, is that of a network whose outputs are divided. Exact where
+    the network ends in its last layer."""
+    layout = model.layout
+    last = mask & jnp.asarray(layout.flags(lambda block: block is layout.blocks[-1]))
+    return posterior.divide(last, temperature)
