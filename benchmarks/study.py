@@ -19,7 +19,7 @@ from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 
-AFFORDABLE = Affordable(0.3, 0.5)
+AFFORDABLE = Affordable(0.6, 0.25)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
 
 
@@ -45,7 +45,8 @@ def steps() -> dict[str, Method]:
         "+ the evidence alone": {"criterion": Evidence()},
         "+ the true evidence, rising": {"evidence": RISING, "schedule": Between(0.1, 0.8)},
         "+ a pace": {"least_left": PACE},
-        "bmr": {"tolerance": 0.05},
+        "+ a guard": {"tolerance": 0.05},
+        "bmr": {"calibration": Calibration()},
     }.items():
         method = found[name] = changed(method, **change)
     assert all(getattr(method, field.name) == getattr(BMR(), field.name) for field in fields(Method))
@@ -65,22 +66,13 @@ VARIANTS: dict[str, Method] = {
             "uniform means": {"first_means": Uniform()},
             "flat prior": {"prior": Flat(gain_center=1.0)},
             "wider prior": {"prior": FanIn(gain=4.0)},
-            "divergence up to 1": {"divergence_weight": Affordable(1.0, 0.5)},
-            "divergence up to .6": {"divergence_weight": Affordable(0.6, 0.5)},
-            "divergence up to .1": {"divergence_weight": Affordable(0.1, 0.5)},
-            "warming from a fifth": {"divergence_weight": Affordable(0.3, 0.5, 0.2, 0.6)},
-            "one weight an example": {"divergence_weight": Affordable(0.3, 1.0)},
-            "a quarter of a weight an example": {"divergence_weight": Affordable(0.3, 0.25)},
-            ".6, a quarter": {"divergence_weight": Affordable(0.6, 0.25)},
-            ".6, a quarter, rate 5e-3": {"divergence_weight": Affordable(0.6, 0.25), "learning_rate": Cosine(5e-3)},
-            ".6, a quarter, survivors from three fifths": {
-                "divergence_weight": Affordable(0.6, 0.25),
-                "schedule": Between(0.1, 0.6),
-            },
-            "1, a quarter": {"divergence_weight": Affordable(1.0, 0.25)},
-            "calibrated": {"calibration": Calibration()},
-            "calibrated, .1, one weight": {"calibration": Calibration(), "divergence_weight": Affordable(0.1, 1.0)},
-            "calibrated, .6, a quarter": {"calibration": Calibration(), "divergence_weight": Affordable(0.6, 0.25)},
+            "divergence up to 1": {"divergence_weight": Affordable(1.0, 0.25)},
+            "divergence up to .3": {"divergence_weight": Affordable(0.3, 0.25)},
+            "divergence up to .1": {"divergence_weight": Affordable(0.1, 0.25)},
+            "half a weight an example": {"divergence_weight": Affordable(0.6, 0.5)},
+            "an eighth of a weight an example": {"divergence_weight": Affordable(0.6, 0.125)},
+            "warming from a fifth": {"divergence_weight": Affordable(0.6, 0.25, 0.2, 0.6)},
+            "no calibration": {"calibration": None},
             "divergence .1": {"divergence_weight": Constant(0.1)},
             "divergence .3": {"divergence_weight": Constant(0.3)},
             "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
@@ -100,7 +92,7 @@ VARIANTS: dict[str, Method] = {
             "rate 2e-2": {"learning_rate": Cosine(2e-2)},
             "constant rate": {"learning_rate": Constant(1e-2)},
             "first std .01": {"first_std": 0.01},
-            "natural gradients": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.1)},
+            "natural gradients": {"optimizer": NaturalGradient()},
             "flipout": {"estimator": Flipout()},
             "local reparameterisation": {"estimator": LocalReparameterisation()},
         }.items()

@@ -171,19 +171,20 @@ class BMR(PaperBMR):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
     - a divergence that the data can pay for: that of a million weights outweighs some ten thousand images, and at full
-      weight the network underfits. Up to four tenths of the run it weighs as much as half a weight for each example
-      would: little at first, more as the network gets smaller. From eight tenths on it weighs three tenths, which
-      calibrates it. This makes it a tempered posterior, and every report says so;
+      weight the network underfits. Up to four tenths of the run it weighs as much as a quarter of a weight for each
+      example would: little at first, more as the network gets smaller. From eight tenths on it weighs six tenths. This
+      makes it a tempered posterior, and every report says so;
     - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior, by seven tenths of
       the run the evidence that the data really hold; and the network is pruned no faster than it can follow, from a
       tenth to four fifths of the run. The rest is for the survivors;
-    - a guard that undoes what the network does not recover from.
+    - a guard that undoes what the network does not recover from;
+    - a temperature of the outputs, from at most one training example in twenty that is held out.
     """
 
     prior: Prior = field(default_factory=FanIn)
     first_means: Start = field(default_factory=VarianceScaled)
     learning_rate: Schedule = Cosine(1e-2)
-    divergence_weight: Schedule = Affordable(0.3, 0.5)
+    divergence_weight: Schedule = Affordable(0.6, 0.25)
     reduction: Reduction | None = field(
         default_factory=lambda: Reduction(
             criterion=Evidence(),
@@ -193,3 +194,4 @@ class BMR(PaperBMR):
             tolerance=0.05,
         )
     )
+    calibration: Calibration | None = Calibration()

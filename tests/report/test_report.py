@@ -27,7 +27,7 @@ def test_the_page_holds_the_whole_comparison(runs, tmp_path):
     for text in ("Flat-MAP", "BMR", "By epoch", "Pruned fraction by layer", "what the evidence said", "First layer"):
         assert text in page
     assert page.count("<svg") >= 5
-    assert "Tempered posterior: BMR (divergence × 0.3)" in page
+    assert "Tempered posterior: BMR (divergence × 0.6)" in page
     outside = re.findall(r"""(?:src|href)=["'](?!#)([^"']+)""", page)
     assert all(link.startswith("data:") for link in outside)  # nothing is fetched from anywhere
     assert "<script" not in page
