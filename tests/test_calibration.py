@@ -22,7 +22,7 @@ from occamax.training import draws
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
 
-METHOD = MeanFieldFlat(divergence_weight=ox.Constant(0.05), calibration=Calibration(one_in=5))
+METHOD = MeanFieldFlat(divergence_weight=ox.Constant(0.05), calibration=Calibration(one_in=5, spread=2.0))
 
 
 def run(method, data, seeds=(0,), count=3, steps=60, network=None, test=None):
@@ -70,17 +70,20 @@ def test_the_best_temperature_is_the_one_the_labels_were_drawn_with():
 
 
 def test_it_is_the_least_of_the_averaged_likelihood():
-    """Of the average over draws, not of each draw, by a plain search."""
+    """Of the average over draws, not of each draw, by a plain search; with a prior, nearer to one."""
     logits = 3.0 * jax.random.normal(jax.random.key(4), (6, 300, 3))
     labels = jax.random.categorical(jax.random.key(5), logits.mean(0))
 
     def nll(temperature):
         probabilities = np.asarray(jax.nn.softmax(logits / temperature)).mean(0)
-        return -np.log(probabilities[np.arange(300), labels]).mean()
+        return -np.log(probabilities[np.arange(300), labels]).sum()
 
     grid = np.exp(np.linspace(-2.5, 2.5, 1001))
     best = grid[np.argmin([nll(t) for t in grid])]
     assert best_temperature(logits, labels, Categorical()) == pytest.approx(best, rel=0.01)
+    with_prior = grid[np.argmin([nll(t) + 0.5 * (np.log(t) / 0.1) ** 2 for t in grid])]
+    assert best_temperature(logits, labels, Categorical(), 0.1) == pytest.approx(with_prior, rel=0.01)
+    assert abs(np.log(with_prior)) < 0.9 * abs(np.log(best))
 
 
 @pytest.mark.parametrize("method", [METHOD, MAP(calibration=Calibration(one_in=5))], ids=["mean-field", "point"])
@@ -101,7 +104,7 @@ def test_an_overconfident_network_becomes_less_sure(seeds):
     more = jnp.asarray(tiny_data(2000, seed=5)[0])
     truth = ((more[:, 0] > 0) ^ (np.random.default_rng(2).random(2000) < 0.3)).astype(np.int32)
     few = (x[:60], noisy[:60])
-    cold = replace(METHOD, divergence_weight=ox.Constant(1e-4), calibration=Calibration(one_in=2))
+    cold = replace(METHOD, divergence_weight=ox.Constant(1e-4), calibration=Calibration(one_in=2, spread=2.0))
     last = run(cold, few, seeds, 4, 400, test=(more, truth))
     plain = run(replace(cold, calibration=None), few, seeds, 4, 400, test=(more, truth))
     for calibrated, raw in zip(last.metrics, plain.metrics, strict=True):
@@ -140,7 +143,7 @@ def test_a_stream_is_held_out_alike():
     assert memory.history[-1]["temperature"] == streamed.history[-1]["temperature"] != 1.0
 
 
-@pytest.mark.parametrize("wrong", [{"one_in": 1}, {"one_in": 2.5}, {"draws": 0}, {"most": 0}])
+@pytest.mark.parametrize("wrong", [{"one_in": 1}, {"one_in": 2.5}, {"draws": 0}, {"most": 0}, {"spread": 0.0}])
 def test_wrong_values_are_named(wrong):
     with pytest.raises(ArgumentError, match=f"{next(iter(wrong))}: .*must"):
         Calibration(**wrong)

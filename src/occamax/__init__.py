@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .calibration import Calibration as Calibration
     from .data import Dataset as Dataset
     from .data import Split as Split
     from .data import Standardise as Standardise
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "calibration": ("Calibration",),
     "data": ("Dataset", "Split", "Standardise", "Stream", "load_data", "open_arrays"),
     "errors": ("ArgumentError", "DataError", "DivergedError", "LayoutError", "OccamaxError", "RunError"),
     "estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),

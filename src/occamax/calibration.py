@@ -15,18 +15,22 @@ class Calibration:
     example hardly changes. The temperature goes into the last layer's posterior, so nothing has to carry it along.
 
     **one_in** so many training examples is held out, the last of each, but not more than **most** in all; the network
-    never trains on them. **draws** of the weights are averaged.
+    never trains on them. **draws** of the weights are averaged. **spread** is the deviation of the temperature's
+    logarithm under its prior: fifty examples say little about it, and leave it near one.
     """
 
     one_in: int = 20
     most: int = 2500
     draws: int = 30
+    spread: float = 0.2
 
     def __post_init__(self):
         for name, least in {"one_in": 2, "most": 1, "draws": 1}.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
+        if not self.spread > 0:
+            raise ArgumentError(f"spread: {self.spread!r} given; it must be positive")
 
     def spacing(self, examples: int) -> int:
         """One in how many of `examples` is held out; 0 where there are too few for that."""

@@ -33,17 +33,20 @@ def outputs_of_draws(
     return lax.map(one, jnp.arange(draws))
 
 
-def best_temperature(outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood) -> float:
-    """By which to divide the outputs so that the targets are likeliest under their average over draws."""
+def best_temperature(
+    outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood, spread: float = math.inf
+) -> float:
+    """By which to divide the outputs so that the targets are likeliest under their average over draws, with a prior of
+    deviation `spread` on its logarithm."""
 
     @jax.jit
-    def nll(log_temperature: Array) -> Array:
+    def cost(log_temperature: Array) -> Array:
         log_prob = jax.vmap(lambda one: likelihood.log_prob(one, targets, jnp.zeros(0)))(
             outputs / jnp.exp(log_temperature)
         )
-        return -jnp.mean(jax.nn.logsumexp(log_prob, axis=0))
+        return 0.5 * (log_temperature / spread) ** 2 - jnp.sum(jax.nn.logsumexp(log_prob, axis=0))
 
-    found = minimize_scalar(lambda x: float(nll(x)), bounds=tuple(map(math.log, RANGE)), method="bounded")
+    found = minimize_scalar(lambda x: float(cost(x)), bounds=tuple(map(math.log, RANGE)), method="bounded")
     return math.exp(found.x)
 
 

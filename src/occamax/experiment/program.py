@@ -92,9 +92,10 @@ class Program:
         if not self.model.likelihood.takes_logits:
             return unchanged
         before = self._outputs(state, inputs)
-        found = [
-            best_temperature(self.of_seed(before, i), targets, self.model.likelihood) for i in range(len(self.seeds))
-        ]
+        assert self.method.calibration is not None
+        spread, likelihood = self.method.calibration.spread, self.model.likelihood
+        each = (self.of_seed(before, i) for i in range(len(self.seeds)))
+        found = [best_temperature(outputs, targets, likelihood, spread) for outputs in each]
         after = self._divided(state, jnp.asarray(found, jnp.float32).reshape(state.step.shape))
         wanted, outputs = np.asarray(before), np.asarray(self._outputs(after, inputs))
         wanted = wanted / np.reshape(found, (*state.step.shape, 1, 1, 1))
