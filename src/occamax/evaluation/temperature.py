@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 
 from ..likelihoods import Likelihood
 from ..model import Model
@@ -39,15 +39,19 @@ def best_temperature(
     """By which to divide the outputs so that the targets are likeliest under their average over draws, with a prior of
     deviation `spread` on its logarithm."""
 
-    @jax.jit
     def cost(log_temperature: Array) -> Array:
         log_prob = jax.vmap(lambda one: likelihood.log_prob(one, targets, jnp.zeros(0)))(
             outputs / jnp.exp(log_temperature)
         )
         return 0.5 * (log_temperature / spread) ** 2 - jnp.sum(jax.nn.logsumexp(log_prob, axis=0))
 
-    found = minimize_scalar(lambda x: float(cost(x)), bounds=tuple(map(math.log, RANGE)), method="bounded")
-    return math.exp(found.x)
+    slope = jax.jit(jax.grad(cost))  # its root is sharper than the least cost: rounding flattens that
+    low, high = map(math.log, RANGE)
+    if slope(low) >= 0:
+        return RANGE[0]
+    if slope(high) <= 0:
+        return RANGE[1]
+    return math.exp(brentq(lambda x: float(slope(x)), low, high, xtol=1e-6))
 
 
 def with_outputs_divided(
