@@ -1,6 +1,7 @@
 """The temperature of a network's outputs, and a posterior that has it built in."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +52,8 @@ def best_temperature(
         return RANGE[0]
     if slope(high) <= 0:
         return RANGE[1]
-    return math.exp(brentq(lambda x: float(slope(x)), low, high, xtol=1e-6))
+    root: Any = brentq(lambda x: float(slope(x)), low, high, xtol=1e-6)
+    return math.exp(root)
 
 
 def with_outputs_divided(
