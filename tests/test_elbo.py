@@ -138,8 +138,9 @@ def test_the_gradient_vanishes_at_the_exact_optimum(key):
 
     def gradients(mean):
         posterior = MeanField(jnp.asarray(mean, jnp.float32), log_std)
-        one = lambda k: jax.grad(objective, has_aux=True)(posterior, model, mask, data, k, len(data[0]))[0]  # noqa: E731
-        found = jax.vmap(one)(jax.random.split(key, 4000))
+        slope = jax.grad(objective, has_aux=True)
+        keys = jax.random.split(key, 4000)
+        found = jax.vmap(lambda k: slope(posterior, model, mask, data, k, len(data[0]))[0])(keys)
         each = np.concatenate([np.asarray(found.mean), np.asarray(found.log_std)], axis=1)
         return each.mean(0), each.std(0) / np.sqrt(len(each))
 

@@ -39,6 +39,7 @@ class Calibration:
 
 
 def spacing_of(calibration: Calibration | None, examples: int) -> int:
+    """One in how many is held out; 0 for none."""
     return 0 if calibration is None else calibration.spacing(examples)
 
 

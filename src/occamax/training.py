@@ -72,11 +72,7 @@ def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransform
     """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
     donate their state."""
     state = State(
-        posterior,
-        optimizer.init(eqx.filter(posterior, eqx.is_array)),
-        jnp.ones(weights, bool),
-        key,
-        jnp.int32(0),
+        posterior, optimizer.init(eqx.filter(posterior, eqx.is_array)), jnp.ones(weights, bool), key, jnp.int32(0)
     )
     return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
 
@@ -159,8 +155,8 @@ def make_epoch(
     calibration: Calibration | None = None,
 ) -> Callable[[State, tuple[Array, Array]], tuple[State, Info]]:
     """One epoch as one function: `budget.steps` steps, batches drawn with replacement where the data lie. With `steps`
-    it is that many steps of one: all randomness depends on the step's number alone. What is held out for
-    the calibration is not trained on.
+    it is that many steps of one: all randomness depends on the step's number alone. What is held out for the
+    calibration is not trained on.
 
     Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
     """

@@ -236,9 +236,9 @@ def test_held_out_examples_are_training_examples_and_no_others():
     whole = load_data("fashion_mini")
     split = whole.hold_out(1000, seed=3)
     assert (len(split.train), len(split.test)) == (len(whole.train) - 1000, 1000)
-    rows = lambda part: {image.tobytes() for image in part.inputs}  # noqa: E731
-    assert not rows(split.train) & rows(split.test)
-    assert rows(split.train) | rows(split.test) == rows(whole.train)
+    train, test, both = ({image.tobytes() for image in part.inputs} for part in (split.train, split.test, whole.train))
+    assert not train & test
+    assert train | test == both
     assert np.array_equal(whole.hold_out(1000, seed=3).test.targets, split.test.targets)
     few = whole.first(10)
     assert np.array_equal(few.train.inputs, whole.train.inputs[:10])

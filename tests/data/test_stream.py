@@ -43,8 +43,8 @@ def test_a_stream_trains_as_memory_does(folder, longest, monkeypatch):
     for ours, theirs in zip(jax.tree.leaves(streamed.state), jax.tree.leaves(memory.state), strict=True):
         if jax.numpy.issubdtype(theirs.dtype, jax.numpy.floating):
             assert np.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-    drop = lambda lines: [[line["accuracy"], line["sparsity"]] for line in lines]  # noqa: E731
-    assert drop(streamed.history) == drop(memory.history)
+    for name in ("accuracy", "sparsity"):
+        assert [line[name] for line in streamed.history] == [line[name] for line in memory.history]
 
 
 def test_what_is_no_folder_of_arrays_is_refused(tmp_path, folder):

@@ -84,42 +84,50 @@ def test_seeds_are_undone_and_held_back_apart(monkeypatch):
     assert kept[3][0] < everything
 
 
+def judged(guard, fits, reduced, weights=None):
+    """One epoch of a guard's life."""
+    weights = np.ones(len(fits)) if weights is None else np.array(weights)
+    undone = guard.judge(np.array(fits), np.array(reduced), weights)
+    guard.remember([{"fit": f, "divergence_weight": w} for f, w in zip(fits, weights, strict=True)])
+    return undone.tolist()
+
+
 def test_only_the_seed_that_suffers_is_undone():
     guard = Guard(0.1, baseline=2.0, seeds=3)
-    yes, weights = np.ones(3, bool), np.ones(3)
-    assert not guard.judge(np.array([1.0, 1.0, 3.0]), ~yes, weights).any()
-    undone = guard.judge(np.array([1.09, 1.11, 4.0]), yes, weights)
+    assert judged(guard, [1.0, 1.0, 3.0], [False] * 3) == [False] * 3
     # a tenth of the one nat gained may be lost; the third never beat the baseline, there is nothing to lose
-    assert undone.tolist() == [False, True, False]
-    assert guard.best(weights).tolist() == [1.0, 1.0, 3.0]
+    assert judged(guard, [1.09, 1.11, 4.0], [True] * 3) == [False, True, False]
+    assert guard.best(np.ones(3)).tolist() == [1.0, 1.0, 3.0]
     assert guard.held.tolist() == [False, True, False]
-    later = guard.judge(np.array([1.0, 1.5, 1.0]), np.array([True, False, True]), weights)
-    assert not later.any()  # not reduced, not judged
+    assert judged(guard, [1.0, 1.5, 1.0], [True, False, True]) == [False] * 3  # not reduced, not judged
 
 
 def test_a_slow_ruin_is_noticed():
     """Each reduction costs less than is tolerated; together they do not."""
     guard = Guard(0.1, baseline=2.0, seeds=1)
-    one = np.ones(1)
-    guard.judge(np.array([1.0]), np.array([False]), one)
-    undone = [guard.judge(np.array([fit]), np.array([True]), one)[0] for fit in (1.04, 1.08, 1.12, 0.9)]
+    judged(guard, [1.0], [False])
+    undone = [judged(guard, [fit], [True])[0] for fit in (1.04, 1.08, 1.12, 0.9)]
     assert undone == [False, False, True, False]
 
 
 def test_a_heavier_divergence_is_not_taken_for_a_ruin():
     """The fit gets worse as the divergence warms, slowly; a reduction that ruins it is still noticed."""
-    guard, yes = Guard(0.1, baseline=2.0, seeds=1), np.array([True])
+    guard = Guard(0.1, baseline=2.0, seeds=1)
     warming = [(0.5 + 0.03 * i, 0.01 * 1.25**i) for i in range(12)]
-    assert not any(guard.judge(np.array([fit]), yes, np.array([weight]))[0] for fit, weight in warming)
-    assert guard.judge(np.array([1.7]), yes, np.array([0.01 * 1.25**12]))[0]
+    assert not any(judged(guard, [fit], [True], [weight])[0] for fit, weight in warming)
+    assert judged(guard, [1.7], [True], [0.01 * 1.25**12])[0]
     blind = Guard(0.1, baseline=2.0, seeds=1)
-    assert any(blind.judge(np.array([fit]), yes, np.ones(1))[0] for fit, _ in warming)
+    assert any(judged(blind, [fit], [True])[0] for fit, _ in warming)
 
 
 def test_the_guard_remembers_by_the_metrics_alone():
     line = {"fit": 0.5, "undone": False, "divergence_weight": 0.3}
     worse = {"fit": 0.8, "undone": True, "divergence_weight": 1.0}
     guard = Guard(0.1, 2.0, 2, [[line, worse], [worse, line]])
+    living = Guard(0.1, 2.0, 2)
+    for lines in ([line, worse], [worse, line]):
+        living.remember(lines)
+    assert living.past == guard.past
     assert guard.best(np.array([0.6, 0.6])).tolist() == [0.5, 0.5]
     assert guard.best(np.array([0.7, 0.7])).tolist() == [0.8, 0.5]
     assert guard.held.tolist() == [True, False]

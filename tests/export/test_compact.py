@@ -108,8 +108,11 @@ def test_units_are_counted_by_hand(x64):
     network = networks.MLP((1, 1, 3), 2, (3,), key=jax.random.key(0))
     first = jnp.array([[0.0, 0, 0], [1, 2, 3], [0, 1, 0]])
     second = jnp.array([[1.0, 0, 2], [3, 0, 4]])
-    where = lambda n: (n.layers[0].weight, n.layers[0].bias, n.layers[1].weight, n.layers[1].bias)  # noqa: E731
-    network = eqx.tree_at(where, network, (first, jnp.array([2.0, 0, 0]), second, jnp.zeros(2)))
+    network = eqx.tree_at(
+        lambda n: [array for layer in n.layers[:2] for array in (layer.weight, layer.bias)],
+        network,
+        [first, jnp.array([2.0, 0, 0]), second, jnp.zeros(2)],
+    )
     small, report = compact(to_chain(network))
     assert [(kept.where, kept.before, kept.after) for kept in report] == [("inputs", 3, 1), ("1", 3, 1)]
     swish = 2.0 / (1.0 + np.exp(-2.0))

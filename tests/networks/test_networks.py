@@ -18,8 +18,11 @@ from ..tolerances import SINGLE
 def layout_of(name, shape, classes):
     """The layout without computing first weights."""
     shapes = eqx.filter_eval_shape(lambda: NETWORKS[name].build(shape, classes, 0.2, jax.random.key(0)))
-    is_shape = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
-    return Layout.of(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype) if is_shape(s) else s, shapes))
+
+    def filled(leaf):
+        return jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+
+    return Layout.of(jax.tree.map(filled, shapes))
 
 
 def linear(inputs, outputs):

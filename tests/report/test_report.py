@@ -28,6 +28,7 @@ def test_the_page_holds_the_whole_comparison(runs, tmp_path):
         assert text in page
     assert page.count("<svg") >= 5
     assert "Tempered posterior: BMR (divergence × 0.6)" in page
+    assert re.search(r"Outputs divided by a temperature that held-out examples set: BMR by [\d.]+", page)
     outside = re.findall(r"""(?:src|href)=["'](?!#)([^"']+)""", page)
     assert all(link.startswith("data:") for link in outside)  # nothing is fetched from anywhere
     assert "<script" not in page

@@ -24,6 +24,14 @@ class Predictive(NamedTuple):
     expected_entropy: Float[Array, "n"]
 
 
+def outputs_of(
+    model: Model, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, chunk: int
+) -> Float[Array, "n out"]:
+    """What the network with these latents puts out, `chunk` examples at a time."""
+    network = model.bind(latents, mask)
+    return lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
+
+
 def predict(
     model: Model,
     posterior: Posterior,
@@ -41,8 +49,7 @@ def predict(
 
     def one_draw(i: Int[Array, ""], carry: Predictive) -> Predictive:
         latents = posterior.draw(jax.random.fold_in(key, i))
-        network = model.bind(latents, mask)
-        outputs = lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
+        outputs = outputs_of(model, latents, mask, inputs, chunk)
         expectation = model.likelihood.expectation(outputs)
         if targets is None:
             log_prob = jnp.full(len(inputs), jnp.nan)

@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior
+from .predictive import outputs_of
 
 RANGE = 0.05, 20.0  # in which the temperature is looked for
 
@@ -26,12 +27,8 @@ def outputs_of_draws(
     chunk: int = 1000,
 ) -> Float[Array, "draws n out"]:
     """What the network puts out under each of some draws of its weights."""
-
-    def one(i: Array) -> Array:
-        network = model.bind(posterior.draw(jax.random.fold_in(key, i)), mask)
-        return lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
-
-    return lax.map(one, jnp.arange(draws))
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(draws))
+    return lax.map(lambda own: outputs_of(model, posterior.draw(own), mask, inputs, chunk), keys)
 
 
 def best_temperature(

@@ -23,7 +23,9 @@ class Guard:
     ):
         self.tolerance, self.baseline = tolerance, baseline
         history = history or [[] for _ in range(seeds)]
-        self.past = [[(line["fit"], line["divergence_weight"]) for line in lines if "fit" in line] for lines in history]
+        self.past: list[list[tuple[float, float]]] = [[] for _ in range(seeds)]  # fits and weights of the divergence
+        for past, lines in zip(self.past, history, strict=True):
+            past.extend((line["fit"], line["divergence_weight"]) for line in lines)
         self.held = np.array([bool(lines) and lines[-1].get("undone", False) for lines in history])
 
     @property
@@ -39,15 +41,18 @@ class Guard:
         return np.array([min(fits, default=np.inf) for fits in found])
 
     def judge(self, fits: np.ndarray, reduced: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Which seeds' reductions are to be undone, after an epoch that ended under these weights of the divergence.
-        Seeds not `reduced` in this epoch only update what is known."""
+        """Which seeds' reductions are to be undone, after an epoch that ended under these weights of the divergence, of
+        those `reduced` in it. `remember` the epoch's metrics then."""
         undone = np.zeros(len(fits), bool)
         if self.tolerance is not None:
             best = self.best(weights)
             gained = np.maximum(self.baseline - best, 0.0)
             with np.errstate(invalid="ignore"):  # no fit is known before the first epoch
                 undone = reduced & (fits - best > self.tolerance * gained) & (gained > 0)
-        for past, fit, weight in zip(self.past, fits, weights, strict=True):
-            past.append((float(fit), float(weight)))
         self.held = undone
         return undone
+
+    def remember(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Each seed's metrics of the epoch judged."""
+        for past, line in zip(self.past, lines, strict=True):
+            past.append((line["fit"], line["divergence_weight"]))

@@ -110,6 +110,7 @@ def epochs(
             {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, examples)}
             for i, line in enumerate(neg_elbo)
         ]
+        guard.remember(figures)
         is_last = epoch + 1 == budget.epochs
         if is_last and held is not None:
             state, temperatures = program.calibrate(state, *held)
@@ -133,7 +134,8 @@ def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array,
         return None
     if isinstance(train, Stream):
         return jax.tree.map(jnp.asarray, train.take(places_held_out(len(train), spacing)))
-    return train[0][spacing - 1 :: spacing], train[1][spacing - 1 :: spacing]
+    places = places_held_out(len(train[0]), spacing)
+    return train[0][places], train[1][places]
 
 
 def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
