@@ -19,7 +19,7 @@ from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 
-AFFORDABLE = Affordable(0.6, 0.25)
+AFFORDABLE = Affordable(0.6, 1.0)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
 
 
@@ -58,6 +58,7 @@ VARIANTS: dict[str, Method] = {
     "plain": trials.plain(),
     "plain, rate 1e-3": trials.plain(1e-3),
     "plain, rate 1e-2": trials.plain(1e-2),
+    "plain, rate 2e-2": trials.plain(2e-2),
     "plain, no dropout": trials.plain(dropout=0.0),
     **steps(),
     **{
@@ -66,15 +67,16 @@ VARIANTS: dict[str, Method] = {
             "uniform means": {"first_means": Uniform()},
             "flat prior": {"prior": Flat(gain_center=1.0)},
             "wider prior": {"prior": FanIn(gain=4.0)},
-            "divergence up to 1": {"divergence_weight": Affordable(1.0, 0.25)},
-            "divergence up to .3": {"divergence_weight": Affordable(0.3, 0.25)},
-            "divergence up to .1": {"divergence_weight": Affordable(0.1, 0.25)},
-            "half a weight an example": {"divergence_weight": Affordable(0.6, 0.5)},
-            "an eighth of a weight an example": {"divergence_weight": Affordable(0.6, 0.125)},
-            "warming from a fifth": {"divergence_weight": Affordable(0.6, 0.25, 0.2, 0.6)},
+            "divergence up to 1": {"divergence_weight": Affordable(1.0, 1.0)},
+            "divergence up to .3": {"divergence_weight": Affordable(0.3, 1.0)},
+            "a quarter of the nats": {"divergence_weight": Affordable(0.6, 0.25)},
+            "half the nats": {"divergence_weight": Affordable(0.6, 0.5)},
+            "twice the nats": {"divergence_weight": Affordable(0.6, 2.0)},
+            "warming from a fifth": {"divergence_weight": Affordable(0.6, 1.0, 0.2, 0.6)},
             "no calibration": {"calibration": None},
             "divergence .1": {"divergence_weight": Constant(0.1)},
             "divergence .3": {"divergence_weight": Constant(0.3)},
+            "divergence .1 to .6": {"divergence_weight": Geometric(0.1, 0.6, 0.4, 0.8)},
             "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
             "divergence 1 to .3": {"divergence_weight": Ramp(1.0, 0.3, 0.4, 0.6)},
             "spike and slab": {"criterion": SpikeAndSlab()},

@@ -19,7 +19,7 @@ from occamax.methods import MAP, Method, VarianceScaled
 from occamax.priors import FanIn
 from occamax.schedules import Cosine
 
-CURVE = ("accuracy", "sparsity", "divergence_weight", "fit")
+CURVE = ("accuracy", "nll", "sparsity", "divergence_weight", "fit", "held_out_nll")
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 
@@ -90,7 +90,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
     ):
         last = epoch
         undone += sum(epoch.undone)
-        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in CURVE])
+        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in CURVE if k in epoch.metrics[0]])
     assert last is not None
     masks = np.atleast_2d(np.asarray(last.state.mask))
     return {
@@ -98,7 +98,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         "each": {k: [round(m[k], 4) for m in last.metrics] for k in FIGURES},
         "sparsity_of_all": round(float(np.mean([sparsity(mask, mask.size) for mask in masks])), 5),
         "undone": undone,
-        "curve": curve[:: max(1, len(curve) // 5)],
+        "curve": curve[:: max(1, len(curve) // 10)],
         "seconds": round(time.perf_counter() - began),
     }
 

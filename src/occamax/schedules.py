@@ -17,8 +17,9 @@ class Schedule(ABC):
     @abstractmethod
     def __call__(self, progress: Any) -> Float[Array, ""] | float: ...
 
-    def of_network(self, progress: Any, weights: Any, examples: int) -> Float[Array, ""] | float:
-        """The same where the number may also depend on how many weights are left, and how many examples there are."""
+    def of_network(self, progress: Any, weights: Any, examples: int, nats: Any) -> Float[Array, ""] | float:
+        """The same where the number may also depend on how many weights are left, how many examples there are, and how
+        many nats of each are not explained yet."""
         return self(progress)
 
 
@@ -85,24 +86,25 @@ class Scaled(Schedule):
 
 @dataclass(frozen=True)
 class Affordable(Schedule):
-    """A weight of the divergence that the data can pay for: `last`, but until `begin` never so much that more than
-    `weights_per_example` weights would count in full for each example. A network that is pruned can afford more. From
-    `begin` to `end` what is affordable gives way, by equal factors, to `last`."""
+    """A weight of the divergence that the data can pay for: `last`, but until `begin` never so much that the weights
+    left, at a nat each, would cost more than `share` of the nats that the examples have left to explain. A network that
+    is pruned can afford more, and one that fits badly needs more. From `begin` to `end` what is affordable gives way,
+    by equal factors, to `last`."""
 
     last: float
-    weights_per_example: float
+    share: float
     begin: float = 0.4
     end: float = 0.8
 
     def __post_init__(self):
-        for name in ("last", "weights_per_example"):
+        for name in ("last", "share"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
 
     def __call__(self, progress):
         return self.last  # what it comes to, whatever the network
 
-    def of_network(self, progress, weights, examples):
-        affordable = jnp.minimum(self.last, self.weights_per_example * examples / jnp.maximum(weights, 1))
-        share = passed(progress, self.begin, self.end)
-        return affordable ** (1.0 - share) * self.last**share
+    def of_network(self, progress, weights, examples, nats):
+        affordable = jnp.minimum(self.last, self.share * nats * examples / jnp.maximum(weights, 1))
+        over = passed(progress, self.begin, self.end)
+        return affordable ** (1.0 - over) * self.last**over

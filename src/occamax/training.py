@@ -30,6 +30,8 @@ from .schedules import Schedule
 EVALUATION_STREAM = 2**32 - 1
 REDUCTION_STREAM = 2**32 - 2
 
+FIRST_NATS = 0.5  # of an example, taken for what it costs before anything is known
+
 
 class State(NamedTuple):
     """All that changes while training."""
@@ -39,6 +41,7 @@ class State(NamedTuple):
     mask: Bool[Array, "weights"]
     key: PRNGKeyArray
     step: Int[Array, ""]
+    nats: Float[Array, ""]  # of an example, not explained yet: what it cost after the last epoch
 
 
 class Info(NamedTuple):
@@ -71,9 +74,8 @@ class Budget:
 def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransformation, key: PRNGKeyArray) -> State:
     """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
     donate their state."""
-    state = State(
-        posterior, optimizer.init(eqx.filter(posterior, eqx.is_array)), jnp.ones(weights, bool), key, jnp.int32(0)
-    )
+    optimizer_state = optimizer.init(eqx.filter(posterior, eqx.is_array))
+    state = State(posterior, optimizer_state, jnp.ones(weights, bool), key, jnp.int32(0), jnp.float32(FIRST_NATS))
     return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
 
 
@@ -134,7 +136,7 @@ def make_step(
             gradient = jax.grad(objective, has_aux=True)
             return gradient(posterior, model, mask, batch, key, data_size, weight, estimator, portion)
 
-        weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size)
+        weight = divergence_weight.of_network(state.step / budget.total_steps, weights, data_size, state.nats)
         gradient, info = share(slope, state.posterior, state.mask, batch, key, weight)
         before: Any = state.posterior
         updates, optimizer_state = optimizer.update(gradient, state.optimizer, before, temper=weight / data_size)

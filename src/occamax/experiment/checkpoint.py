@@ -20,7 +20,7 @@ from ..reduction import Record
 from ..training import Info, State
 from .loop import Pause
 
-FORMAT = "occamax-1"
+FORMAT = "occamax-2"
 
 
 def write_atomic(path: Path, content: bytes) -> None:

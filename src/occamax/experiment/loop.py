@@ -20,6 +20,8 @@ from .feeder import Feeder
 from .guard import Guard
 from .program import Program
 
+DRAWS = 5  # of the weights, to see after every epoch what a held-out example costs
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -111,6 +113,10 @@ def epochs(
             for i, line in enumerate(neg_elbo)
         ]
         guard.remember(figures)
+        if program.model.likelihood.takes_logits:
+            state, known = _with_nats(program, state, held, fits, guard.baseline)
+            for line, found in zip(figures, known, strict=True):
+                line.update(found)
         is_last = epoch + 1 == budget.epochs
         if is_last and held is not None:
             state, temperatures = program.calibrate(state, *held)
@@ -136,6 +142,20 @@ def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array,
         return jax.tree.map(jnp.asarray, train.take(places_held_out(len(train), spacing)))
     places = places_held_out(len(train[0]), spacing)
     return train[0][places], train[1][places]
+
+
+def _with_nats(
+    program: Program, state: State, held: tuple[Array, Array] | None, fits: np.ndarray, baseline: float
+) -> tuple[State, list[dict[str, float]]]:
+    """The state that knows what an example costs it: a held-out one, else one that it was trained on; and a line a seed
+    for the metrics. No example costs more than it would cost a network that learnt nothing."""
+    if held is None:
+        costs, lines = fits, [{} for _ in fits]
+    else:
+        costs = np.array([found["nll"] for found in _scores(program, state, held, DRAWS)])
+        lines = [{"held_out_nll": float(cost)} for cost in costs]
+    nats = jnp.asarray(np.clip(costs, 0.0, baseline), jnp.float32).reshape(state.nats.shape)
+    return program.place(state._replace(nats=nats)), lines
 
 
 def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
@@ -173,7 +193,8 @@ def _weight(program: Program, mask: Array, state: State, index: int, examples: i
     """Of the divergence, for the weights in a mask of all seeds."""
     progress = float(state.step.ravel()[0]) / program.budget.total_steps
     left = int(np.asarray(program.of_seed(mask, index)).sum())
-    return float(program.method.divergence_weight.of_network(progress, left, examples))
+    nats = float(program.of_seed(state.nats, index))
+    return float(program.method.divergence_weight.of_network(progress, left, examples, nats))
 
 
 def counted(program: Program) -> int:

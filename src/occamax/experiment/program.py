@@ -47,7 +47,7 @@ class Program:
 
         def reduction(state: State, progress: Array, examples: int) -> tuple[State, Record]:
             assert method.reduction is not None
-            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples)
+            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples, state.nats)
             return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
 
         def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
