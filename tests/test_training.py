@@ -8,7 +8,7 @@ from occamax.experiment.program import Program
 from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, PaperBMR, VarianceScaled
 from occamax.model import Model
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.training import Budget, make_epoch
+from occamax.training import FIRST_NATS, Budget, make_epoch
 
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
@@ -119,20 +119,21 @@ def test_bad_options_of_a_method_are_refused_by_name():
 def test_an_affordable_divergence_is_a_constant_while_nothing_is_pruned():
     affordable = 0.1 * len(data()[0]) / program_of(MeanFieldFlat()).model.layout.size
     assert affordable < 0.5
-    schedules = (Affordable(0.9, 0.1, 0.9, 1.0), Constant(affordable))
+    schedules = (Affordable(0.9, 0.1 / FIRST_NATS, 0.9, 1.0), Constant(affordable))
     one, two = (trained(program_of(MeanFieldFlat(divergence_weight=schedule)))[0] for schedule in schedules)
     assert jnp.allclose(one.posterior.mean, two.posterior.mean, atol=1e-6)
     other, _ = trained(program_of(MeanFieldFlat(divergence_weight=Constant(0.9))))
     assert not jnp.allclose(one.posterior.mean, other.posterior.mean, atol=1e-3)
 
 
-def test_a_pruned_network_affords_more():
+def test_what_is_affordable():
     schedule = Affordable(0.3, 0.5)
-    assert float(schedule.of_network(0.0, 100_000, 1_000)) == pytest.approx(0.005)
-    assert float(schedule.of_network(0.0, 10_000, 1_000)) == pytest.approx(0.05)
-    assert float(schedule.of_network(0.0, 100, 1_000)) == pytest.approx(0.3)
-    assert float(schedule.of_network(0.0, 0, 1_000)) == pytest.approx(0.3)
-    assert float(schedule.of_network(0.6, 10_000, 1_000)) == pytest.approx((0.05 * 0.3) ** 0.5)
-    assert float(schedule.of_network(0.9, 10_000, 1_000)) == pytest.approx(0.3)
-    with pytest.raises(ArgumentError, match="weights_per_example: 0"):
+    assert float(schedule.of_network(0.0, 100_000, 1_000, 1.0)) == pytest.approx(0.005)
+    assert float(schedule.of_network(0.0, 100_000, 1_000, 0.2)) == pytest.approx(0.001)  # less is left to explain
+    assert float(schedule.of_network(0.0, 10_000, 1_000, 1.0)) == pytest.approx(0.05)  # a pruned network affords more
+    assert float(schedule.of_network(0.0, 100, 1_000, 1.0)) == pytest.approx(0.3)
+    assert float(schedule.of_network(0.0, 0, 1_000, 1.0)) == pytest.approx(0.3)
+    assert float(schedule.of_network(0.6, 10_000, 1_000, 1.0)) == pytest.approx((0.05 * 0.3) ** 0.5)
+    assert float(schedule.of_network(0.9, 10_000, 1_000, 1.0)) == pytest.approx(0.3)
+    with pytest.raises(ArgumentError, match="share: 0"):
         Affordable(0.3, 0)

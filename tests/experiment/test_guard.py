@@ -61,7 +61,7 @@ def test_seeds_are_undone_and_held_back_apart(monkeypatch):
     """The guard is told to undo the first seed's first reduction only: that seed sits the next one out."""
 
     class Scripted(Guard):
-        def judge(self, fits, reduced, weights):
+        def judge(self, lines, reduced):
             first_time = reduced.all() and not self.held.any() and not hasattr(self, "done")
             self.held = np.array([first_time, False])
             if first_time:
@@ -84,11 +84,12 @@ def test_seeds_are_undone_and_held_back_apart(monkeypatch):
     assert kept[3][0] < everything
 
 
-def judged(guard, fits, reduced, weights=None):
+def judged(guard, fits, reduced, weights=None, **others):
     """One epoch of a guard's life."""
-    weights = np.ones(len(fits)) if weights is None else np.array(weights)
-    undone = guard.judge(np.array(fits), np.array(reduced), weights)
-    guard.remember([{"fit": f, "divergence_weight": w} for f, w in zip(fits, weights, strict=True)])
+    columns = {"fit": fits, "divergence_weight": weights or [1.0] * len(fits), **others}
+    lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    undone = guard.judge(lines, np.array(reduced))
+    guard.remember(lines)
     return undone.tolist()
 
 
@@ -97,7 +98,6 @@ def test_only_the_seed_that_suffers_is_undone():
     assert judged(guard, [1.0, 1.0, 3.0], [False] * 3) == [False] * 3
     # a tenth of the one nat gained may be lost; the third never beat the baseline, there is nothing to lose
     assert judged(guard, [1.09, 1.11, 4.0], [True] * 3) == [False, True, False]
-    assert guard.best(np.ones(3)).tolist() == [1.0, 1.0, 3.0]
     assert guard.held.tolist() == [False, True, False]
     assert judged(guard, [1.0, 1.5, 1.0], [True, False, True]) == [False] * 3  # not reduced, not judged
 
@@ -120,6 +120,13 @@ def test_a_heavier_divergence_is_not_taken_for_a_ruin():
     assert any(judged(blind, [fit], [True])[0] for fit, _ in warming)
 
 
+def test_a_worse_fit_is_no_ruin_while_held_out_examples_cost_no_more():
+    guard = Guard(0.1, baseline=2.0, seeds=3)
+    judged(guard, [1.0] * 3, [False] * 3, held_out_nll=[1.2] * 3)
+    undone = judged(guard, [1.5, 1.5, 1.0], [True] * 3, held_out_nll=[1.1, 1.5, 1.5])
+    assert undone == [False, True, False]
+
+
 def test_the_guard_remembers_by_the_metrics_alone():
     line = {"fit": 0.5, "undone": False, "divergence_weight": 0.3}
     worse = {"fit": 0.8, "undone": True, "divergence_weight": 1.0}
@@ -128,9 +135,9 @@ def test_the_guard_remembers_by_the_metrics_alone():
     for lines in ([line, worse], [worse, line]):
         living.remember(lines)
     assert living.past == guard.past
-    assert guard.best(np.array([0.6, 0.6])).tolist() == [0.5, 0.5]
-    assert guard.best(np.array([0.7, 0.7])).tolist() == [0.8, 0.5]
     assert guard.held.tolist() == [True, False]
+    now = [{"fit": 0.75, "divergence_weight": weight} for weight in (0.6, 0.7)]
+    assert [guard.judge([line, line], np.ones(2, bool)).tolist() for line in now] == [[True, True], [False, True]]
 
 
 def test_an_undone_reduction_is_written_down(tmp_path, capsys):

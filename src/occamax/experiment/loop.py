@@ -103,20 +103,21 @@ def epochs(
         _stop_if_diverged(neg_elbo, epoch * budget.steps)
         expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / examples
         fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
-        whole = state.mask if mask is None else mask  # the weight that the reduction found, not what it made of it
-        weights = np.array([_weight(program, whole, state, i, examples) for i in range(len(fits))])
-        undone = guard.judge(fits, ~guard.held & _removed_any(record, len(fits)), weights)
-        if before is not None and undone.any():
-            state = program.choose(undone, before._replace(step=state.step), state)
+        whole = state.mask if mask is None else mask  # judged by the divergence that the reduction found
         figures: list[dict[str, Any]] = [
-            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, state, i, examples)}
+            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, whole, state, i, examples)}
             for i, line in enumerate(neg_elbo)
         ]
+        if held is not None:
+            for line, found in zip(figures, _scores(program, state, held, DRAWS), strict=True):
+                line["held_out_nll"] = found["nll"]
+        undone = guard.judge(figures, ~guard.held & _removed_any(record, len(fits)))
+        if before is not None and undone.any():
+            state = program.choose(undone, before._replace(step=state.step), state)
+        for i, line in enumerate(figures):
+            line.update(_sizes(program, state.mask, state, i, examples))
         guard.remember(figures)
-        if program.model.likelihood.takes_logits:
-            state, known = _with_nats(program, state, held, fits, guard.baseline)
-            for line, found in zip(figures, known, strict=True):
-                line.update(found)
+        state = _with_nats(program, state, figures, undone, guard.baseline)
         is_last = epoch + 1 == budget.epochs
         if is_last and held is not None:
             state, temperatures = program.calibrate(state, *held)
@@ -145,17 +146,16 @@ def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array,
 
 
 def _with_nats(
-    program: Program, state: State, held: tuple[Array, Array] | None, fits: np.ndarray, baseline: float
-) -> tuple[State, list[dict[str, float]]]:
-    """The state that knows what an example costs it: a held-out one, else one that it was trained on; and a line a seed
-    for the metrics. No example costs more than it would cost a network that learnt nothing."""
-    if held is None:
-        costs, lines = fits, [{} for _ in fits]
-    else:
-        costs = np.array([found["nll"] for found in _scores(program, state, held, DRAWS)])
-        lines = [{"held_out_nll": float(cost)} for cost in costs]
-    nats = jnp.asarray(np.clip(costs, 0.0, baseline), jnp.float32).reshape(state.nats.shape)
-    return program.place(state._replace(nats=nats)), lines
+    program: Program, state: State, figures: list[dict[str, Any]], undone: np.ndarray, baseline: float
+) -> State:
+    """The state that knows what an example costs it: a held-out one, else one that it was trained on, and no more than
+    it costs a network that learnt nothing. Where the likelihood is a density, whose nats depend on the targets' unit,
+    and where the epoch was undone, it stays as it was."""
+    if not program.model.likelihood.takes_logits:
+        return state
+    found = np.array([min(line.get("held_out_nll", line["fit"]), baseline) for line in figures], np.float32)
+    nats = np.where(undone, np.asarray(state.nats), found).reshape(state.nats.shape)
+    return program.place(state._replace(nats=jnp.asarray(nats)))
 
 
 def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
@@ -182,19 +182,13 @@ def _joined(infos: list[Info]) -> Info:
     return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts], axis=-1), *infos)
 
 
-def _sizes(program: Program, state: State, index: int, examples: int) -> dict[str, float]:
-    """Removed / all weights of the layers that may be reduced, and what the divergence of what is left weighs."""
-    mask = np.asarray(program.of_seed(state.mask, index))
-    weight = _weight(program, state.mask, state, index, examples)
-    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(weight, 7)}
-
-
-def _weight(program: Program, mask: Array, state: State, index: int, examples: int) -> float:
-    """Of the divergence, for the weights in a mask of all seeds."""
+def _sizes(program: Program, masks: Array, state: State, index: int, examples: int) -> dict[str, float]:
+    """Removed / all weights of the layers that may be reduced, and the weight of the divergence of those left."""
+    mask = np.asarray(program.of_seed(masks, index))
     progress = float(state.step.ravel()[0]) / program.budget.total_steps
-    left = int(np.asarray(program.of_seed(mask, index)).sum())
     nats = float(program.of_seed(state.nats, index))
-    return float(program.method.divergence_weight.of_network(progress, left, examples, nats))
+    weight = program.method.divergence_weight.of_network(progress, int(mask.sum()), examples, nats)
+    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(float(weight), 7)}
 
 
 def counted(program: Program) -> int:
