@@ -13,7 +13,7 @@ import trials
 
 from occamax.calibration import Calibration
 from occamax.estimators import Flipout, LocalReparameterisation
-from occamax.methods import BMR, MAP, Method, PaperBMR, Uniform, VarianceScaled
+from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, Method, PaperBMR, Uniform, VarianceScaled
 from occamax.optimizers import NaturalGradient
 from occamax.priors import FanIn, Flat
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
@@ -55,6 +55,8 @@ def steps() -> dict[str, Method]:
 
 VARIANTS: dict[str, Method] = {
     "map": MAP(),
+    "flat": MeanFieldFlat(),
+    "tiered": MeanFieldTiered(),
     "plain": trials.plain(),
     "plain, rate 1e-3": trials.plain(1e-3),
     "plain, rate 1e-2": trials.plain(1e-2),
@@ -71,6 +73,11 @@ VARIANTS: dict[str, Method] = {
             "divergence up to .3": {"divergence_weight": Affordable(0.3, 1.0)},
             "a quarter of the nats": {"divergence_weight": Affordable(0.6, 0.25)},
             "half the nats": {"divergence_weight": Affordable(0.6, 0.5)},
+            "three quarters of the nats": {"divergence_weight": Affordable(0.6, 0.75)},
+            "three quarters, half a nat to spare": {
+                "divergence_weight": Affordable(0.6, 0.75),
+                "criterion": Evidence(0.5),
+            },
             "twice the nats": {"divergence_weight": Affordable(0.6, 2.0)},
             "warming from a fifth": {"divergence_weight": Affordable(0.6, 1.0, 0.2, 0.6)},
             "no calibration": {"calibration": None},
@@ -80,6 +87,8 @@ VARIANTS: dict[str, Method] = {
             "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
             "divergence 1 to .3": {"divergence_weight": Ramp(1.0, 0.3, 0.4, 0.6)},
             "spike and slab": {"criterion": SpikeAndSlab()},
+            "a nat to spare": {"criterion": Evidence(1.0)},
+            "half a nat to spare": {"criterion": Evidence(0.5)},
             "half a nat a weight": {"criterion": Evidence(-0.5)},
             "a nat a weight": {"criterion": Evidence(-1.0)},
             "true evidence at once": {"evidence": Constant(1.0)},
