@@ -7,6 +7,7 @@ The output layer may be reduced here too, as in the other papers. Published: Han
 magnitude), Guo et al. 2016 (dynamic network surgery), Molchanov et al. 2017 (sparse variational dropout).
 """
 
+import argparse
 from dataclasses import replace
 
 import trials
@@ -30,11 +31,15 @@ def main() -> None:
     parser = trials.parser(__doc__)
     parser.add_argument("--networks", nargs="+", default=list(PUBLISHED))
     parser.add_argument("--levels", nargs="*", type=float, default=[0.985, 0.99, 0.995, 0.996])
+    parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="plain training too")
+    parser.add_argument("--evidence", action=argparse.BooleanOptionalAction, default=True, help="evidence alone too")
     options = parser.parse_args()
     if options.table:
         print(table(trials.lines_of(options.table)))
         return
-    methods = {"plain training": trials.plain(), "bmr": with_output(BMR())}
+    methods = {"plain training": trials.plain()} if options.plain else {}
+    if options.evidence:
+        methods["bmr"] = with_output(BMR())
     for level in options.levels:
         methods[f"bmr --sparsity {level}"] = with_output(BMR()).pruned_to(level, options.epochs)
     wanted = [
