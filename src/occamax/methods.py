@@ -184,7 +184,7 @@ class BMR(PaperBMR):
     prior: Prior = field(default_factory=FanIn)
     first_means: Start = field(default_factory=VarianceScaled)
     learning_rate: Schedule = Cosine(1e-2)
-    divergence_weight: Schedule = Affordable(0.6, 1.0)
+    divergence_weight: Schedule = Affordable(0.6, 0.75)
     reduction: Reduction | None = field(
         default_factory=lambda: Reduction(
             criterion=Evidence(),
