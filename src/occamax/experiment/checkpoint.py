@@ -17,10 +17,11 @@ from safetensors.numpy import save
 
 from ..errors import RunError
 from ..reduction import Record
-from ..training import Info, State
+from ..training import FIRST_NATS, Info, State
 from .loop import Pause
 
-FORMAT = "occamax-2"
+FORMAT = "occamax-1"
+ADDED_LATER = {"nats": np.float32(FIRST_NATS)}  # what the first checkpoints do not have
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -137,7 +138,7 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: 
     leaves, tree = jtu.tree_flatten_with_path(template)
 
     def leaf_of(name: str, expected: Any) -> jax.Array:
-        found = arrays.get(name)
+        found = arrays.get(name, ADDED_LATER.get(name))
         if found is not None and fill and expected.shape == like.posterior.point.shape:
             found = np.pad(found, (0, fill))
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:

@@ -155,7 +155,7 @@ def _with_nats(
         return state
     found = np.array([min(line.get("held_out_nll", line["fit"]), baseline) for line in figures], np.float32)
     nats = np.where(undone, np.asarray(state.nats), found).reshape(state.nats.shape)
-    return program.place(state._replace(nats=jnp.asarray(nats)))
+    return state._replace(nats=program.place(jnp.asarray(nats)))
 
 
 def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
