@@ -62,6 +62,7 @@ VARIANTS: dict[str, Method] = {
     "plain, rate 1e-2": trials.plain(1e-2),
     "plain, rate 2e-2": trials.plain(2e-2),
     "plain, no dropout": trials.plain(dropout=0.0),
+    "bmr-paper, rate 5e-3": PaperBMR(learning_rate=Constant(5e-3)),
     **steps(),
     **{
         f"bmr, {name}": changed(BMR(), **change)

@@ -8,6 +8,7 @@ import pytest
 
 from occamax import networks
 from occamax.errors import ExportError
+from occamax.export import chain as c
 from occamax.export import compact, count, to_chain
 from occamax.layout import Layout
 
@@ -140,3 +141,28 @@ def test_what_is_not_known_is_refused(layer, named):
         to_chain(eqx.nn.Sequential([layer]))
     with pytest.raises(ExportError, match="Sequential"):
         to_chain(layer)
+
+
+@pytest.mark.parametrize("name", ["vit", "mixer"])
+def test_a_branch_that_is_constant_goes(name, x64):
+    """The second weights of some branches are zero: the branches go, what their biases add stays."""
+    make, shape = MAKE[name]
+    key = jax.random.key(4)
+    network = masked(make(key), key, 0, 0, 0)
+    chain = to_chain(network)
+    branches = [i for i, stage in enumerate(chain.stages) if isinstance(stage, c.Residual)]
+    for i in branches[1:]:
+        chain = eqx.tree_at(lambda chain, i=i: _last_weights(chain.stages[i]), chain, replace_fn=jnp.zeros_like)
+    small = compact(chain)[0]
+    assert largest_difference(chain, small, shape, key) < 1e-12
+    assert sum(isinstance(stage, c.Residual) for stage in small.stages) == 1
+    gone = c.Chain(tuple(stage for i, stage in enumerate(chain.stages) if i not in branches[1:]))
+    assert largest_difference(gone, small, shape, key) > 1e-3  # the biases are not nothing
+
+
+def _last_weights(stage):
+    """The matrix that a branch ends in."""
+    last = stage.inner.stages[-1]
+    if isinstance(last, c.OverTokens):
+        return _last_weights(last)
+    return last.out if isinstance(last, c.Attention) else last.weight

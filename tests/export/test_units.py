@@ -119,7 +119,8 @@ def test_units_can_be_weighed_alone():
     x = rng.normal(size=(200, 16)).astype(np.float32)
     y = (x[:, 0] > 0).astype(np.int32)
     reduction = Reduction(Evidence(math.inf), Every(first=2), unit_price=0.3)
-    fit = ox.fit(networks.MLP((16,), 2, (30, 30), key=KEY), (x, y), ox.BMR(reduction=reduction), epochs=5, steps=40)
+    method = ox.BMR(reduction=reduction, divergence_weight=ox.Constant(0.3))
+    fit = ox.fit(networks.MLP((16,), 2, (30, 30), key=KEY), (x, y), method, epochs=5, steps=40)
     small = compact(to_chain(fit.network))[0]
     assert fit.sparsity > 0.2
     assert count_nonzero(small) == count(small)

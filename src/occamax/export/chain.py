@@ -170,6 +170,15 @@ class Residual(Stage):
         return x + self.inner(x)
 
 
+class Shift(Stage):
+    """Adds a constant."""
+
+    value: Float[Array, "..."]
+
+    def __call__(self, x):
+        return x + self.value
+
+
 class OverTokens(Stage):
     """The inner chain over the axis of tokens in place of the last."""
 
@@ -183,6 +192,6 @@ STAGES: dict[str, type[Stage]] = {
     kind.__name__: kind
     for kind in (
         Affine, Convolution, Activation, Pool, Flatten, Take, Patches, Tokens, Norm, Attention, FirstToken, MeanToken,
-        Chain, Residual, OverTokens,
+        Chain, Residual, Shift, OverTokens,
     )
 }  # fmt: skip

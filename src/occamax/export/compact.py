@@ -2,9 +2,11 @@
 
 A unit whose incoming weights are all zero puts out a constant: it goes, and the constant is folded into the biases it
 fed. A unit whose outgoing weights are all zero goes too. Removing one may empty another, so it is repeated until
-nothing changes. Units of a residual stream stay: every normalisation on the stream depends on all of them.
+nothing changes. Units of a residual stream stay: every normalisation on the stream depends on all of them. But a branch
+that puts out the same whatever comes in is no branch: what it adds is a constant.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +32,7 @@ class Kept:
 def compact(chain: c.Chain) -> tuple[c.Chain, list[Kept]]:
     """The smaller chain, and what was removed where. Computed in the type of the weights."""
     stages, kept = _compact_stages([_on_host(stage) for stage in chain.stages], "")
-    stages, inputs = _drop_inputs(stages)
+    stages, inputs = _drop_inputs(_drop_branches(stages))
     return c.Chain(tuple(stages)), inputs + kept
 
 
@@ -116,6 +118,53 @@ def _slices(weight: np.ndarray, units: int) -> np.ndarray:
     return weight.reshape(len(weight), units, -1)
 
 
+def _drop_branches(stages: list[Any]) -> list[Any]:
+    """Branches that put out a constant become that constant, in the biases of the branch before where it has some."""
+    found: list[Any] = []
+    for stage in stages:
+        value = _constant_of(list(stage.inner.stages)) if isinstance(stage, c.Residual) else None
+        if value is None:
+            found.append(stage)
+        elif found and (shifted := _shifted(found[-1], value)) is not None:
+            found[-1] = shifted
+        else:
+            found.append(c.Shift(value))
+    return found
+
+
+def _constant_of(stages: list[Any]) -> Any:
+    """What a chain puts out for every token, whatever comes in; None where that depends on what comes in."""
+    if len(stages) == 2 and isinstance(stages[0], c.Norm) and isinstance(stages[1], c.OverTokens):
+        value = _constant_of(list(stages[1].inner.stages))  # one number a token
+        return None if value is None else value[:, None]
+    if not all(isinstance(stage, c.Affine | c.Activation | c.Norm | c.Attention) for stage in stages):
+        return None
+    value = None
+    for stage in stages:
+        if isinstance(stage, c.Attention):
+            value = stage.out_bias if not stage.out.any() else None
+        elif isinstance(stage, c.Affine) and not stage.weight.any():
+            value = stage.bias
+        elif value is not None:
+            value = np.asarray(stage(jnp.asarray(value)), value.dtype)
+    return value
+
+
+def _shifted(stage: Any, value: Any) -> Any:
+    """The stage that puts out so much more for every token; None where it has no bias for that."""
+    if isinstance(stage, c.Residual) and value.ndim == 1:
+        *before, last = stage.inner.stages
+        more = _shifted(last, value)
+        return None if more is None else c.Residual(c.Chain((*before, more)))
+    if isinstance(stage, c.Attention):
+        return dataclasses.replace(stage, out_bias=stage.out_bias + value)
+    if isinstance(stage, c.Affine) and value.ndim == 1:
+        return c.Affine(stage.weight, stage.bias + value)
+    if isinstance(stage, c.Shift) and stage.value.shape == value.shape:
+        return c.Shift(stage.value + value)
+    return None
+
+
 def _drop_inputs(stages: list[Any]) -> tuple[list[Any], list[Kept]]:
     """Entries of a flattened input that nothing looks at are not taken at all; so are pixels of patches."""
     if len(stages) < 2 or not isinstance(stages[0], c.Flatten | c.Patches) or not isinstance(stages[1], c.Affine):
@@ -131,14 +180,15 @@ def _drop_inputs(stages: list[Any]) -> tuple[list[Any], list[Kept]]:
 
 
 def _compact_attention(stage: Any, name: str) -> tuple[c.Attention, list[Kept]]:
-    """Heads, and depths within heads. A key that is the same for every token changes no share (the softmax does not
-    see it), so its depth goes whatever the query; a constant value passes through any shares and is folded onward."""
+    """Heads, and depths within heads. What is the same in every token's key changes no share (the softmax does not see
+    it): biases of keys go, and depths of constant keys whatever the query. What is the same in every token's value
+    passes through any shares: biases of values are folded onward, and constant values with them."""
     silent = ~stage.query.any(2) & (stage.query_bias == 0)  # heads × depth
     indifferent = ~stage.key.any(2)
     depth_alive = ~(silent | indifferent)
     constant, unread = ~stage.value.any(2), ~stage.out.any(1)  # heads × inner
     inner_alive = ~(constant | unread)
-    folded = stage.out_bias + np.einsum("hwi,hi->w", stage.out, np.where(constant, stage.value_bias, 0.0))
+    folded = stage.out_bias + np.einsum("hwi,hi->w", stage.out, stage.value_bias)
     heads = inner_alive.any(1)
     report = [
         Kept(f"{name} heads", len(heads), int(heads.sum())),
@@ -148,10 +198,11 @@ def _compact_attention(stage: Any, name: str) -> tuple[c.Attention, list[Kept]]:
     heads[0] |= not heads.any()
     pick = np.flatnonzero(heads)
     depth, inner = (max(1, int(alive[pick].sum(1).max())) for alive in (depth_alive, inner_alive))
-    query, query_bias, key, key_bias = (
-        _gather(part, depth_alive, pick, depth) for part in (stage.query, stage.query_bias, stage.key, stage.key_bias)
+    query, query_bias, key = (
+        _gather(part, depth_alive, pick, depth) for part in (stage.query, stage.query_bias, stage.key)
     )
-    value, value_bias = (_gather(part, inner_alive, pick, inner) for part in (stage.value, stage.value_bias))
+    value = _gather(stage.value, inner_alive, pick, inner)
+    key_bias, value_bias = (np.zeros(part.shape[:2], part.dtype) for part in (key, value))
     out = _gather(stage.out.transpose(0, 2, 1), inner_alive, pick, inner).transpose(0, 2, 1)
     arrays: Any = query, query_bias, key, key_bias, value, value_bias, out, folded.astype(stage.out_bias.dtype)
     return c.Attention(*arrays, scale=stage.scale), report

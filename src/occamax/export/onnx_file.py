@@ -62,7 +62,8 @@ class Graph:
 
     def product(self, x: str, weight: Any, bias: Any) -> str:
         """x Wᵀ + b over the last axis."""
-        return self.add("Add", self.add("MatMul", x, self.constant(np.asarray(weight).T)), self.constant(bias))
+        product = self.add("MatMul", x, self.constant(np.asarray(weight).T))
+        return self.add("Add", product, self.constant(bias)) if np.any(bias) else product
 
 
 def steps_between(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,6 +143,8 @@ def _emit(graph: Graph, stage: Any, x: str) -> str:
             return x
         case c.Residual():
             return graph.add("Add", x, _emit(graph, stage.inner, x))
+        case c.Shift():
+            return graph.add("Add", x, graph.constant(stage.value))
         case c.OverTokens():
             turned = graph.add("Transpose", x, perm=[0, 2, 1])
             return graph.add("Transpose", _emit(graph, stage.inner, turned), perm=[0, 2, 1])

@@ -33,11 +33,11 @@ def write(path: Path, chain: Chain, card: Card, sparse: bool = True, posterior: 
         arrays_file.write(path, chain, card, sparse, posterior)
 
 
-def open_export(path: Path) -> tuple[Predict, Card]:
-    """What predicts, and what it is."""
+def open_export(path: Path, threads: int = 0) -> tuple[Predict, Card]:
+    """What predicts, and what it is. An ONNX file runs on so many threads, 0 for one a core."""
     _refuse_strange(path)
     if path.suffix == ".onnx":
-        return onnx_predictor(path)
+        return onnx_predictor(path, threads)
     chain, card = arrays_file.read(path)
     return chain_predictor(chain, card), card
 
@@ -67,13 +67,13 @@ def chain_predictor(chain: Chain, card: Card) -> Predict:
     return lambda pixels: np.asarray(predict(pixels))
 
 
-def onnx_predictor(path: Path) -> tuple[Predict, Card]:
+def onnx_predictor(path: Path, threads: int = 0) -> tuple[Predict, Card]:
     _need("onnxruntime")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = 1  # one core: what the latency is stated for
+    options.intra_op_num_threads = threads
     try:
         content = path.read_bytes()
         session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

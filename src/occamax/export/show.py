@@ -104,4 +104,6 @@ def print_measured(found: Measured, path: Path) -> None:
     for kept in found.units:
         units.add_row(kept.where, str(kept.before), str(kept.after), kept.why)
     console.print(units)
-    console.print(f"largest difference of a probability: {found.difference:.1e}", soft_wrap=True)
+    console.print(
+        f"largest difference of a probability: {found.difference:.1e}, on {found.compared:,} images", soft_wrap=True
+    )
