@@ -44,6 +44,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data-dir", type=Path)
     made.add_argument("--seeds", type=int, default=1)
+    made.add_argument("--first-seed", type=int, default=0, help="count the seeds from here, say to run them apart")
     made.add_argument("--epochs", type=int, default=50)
     made.add_argument("--steps", type=int, default=500)
     made.add_argument("--samples", type=int, default=100, help="draws in the last evaluation")
@@ -61,10 +62,11 @@ def lines_of(path: Path | None) -> list[dict]:
 def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
     """Trains what is not in the file yet, printing and keeping each line."""
     budget = {"epochs": options.epochs, "steps": options.steps, "seeds": options.seeds, "test": options.test}
+    budget["first_seed"] = options.first_seed
     done = lines_of(options.out)
     for trial in trials:
         names = {"data": trial.data, "network": trial.network, "images": trial.images, **trial.labels, **budget}
-        if any(names.items() <= line.items() for line in done):
+        if any(names.items() <= {"first_seed": 0, **line}.items() for line in done):
             continue
         line = {**names, **measure(trial, options)}
         print(json.dumps(line), flush=True)
@@ -82,7 +84,12 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         dataset = dataset.first(min(trial.images, len(dataset.train)))
     method = trial.method
     model = NETWORKS[trial.network].model(dataset, method, PRECISIONS[options.precision])
-    program = Program(model, method, ox.Budget(options.epochs, options.steps, 128), tuple(range(options.seeds)))
+    program = Program(
+        model,
+        method,
+        ox.Budget(options.epochs, options.steps, 128),
+        tuple(range(options.first_seed, options.first_seed + options.seeds)),
+    )
     began = time.perf_counter()
     last, curve, undone = None, [], 0
     for epoch in run_epochs(
