@@ -114,9 +114,9 @@ def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(experime
 
 
 def test_kills_at_random_moments(tmp_path):
-    """Ten of what `benchmarks/kills.py` does by the hundred."""
+    """Five of what `benchmarks/kills.py` does by the hundred."""
     kills.begin(tmp_path / "alone").communicate()
-    assert kills.killed_run(tmp_path / "killed", 10, random.Random(0)) == 0
+    assert kills.killed_run(tmp_path / "killed", 5, random.Random(0)) == 0
     same_end(tmp_path / "killed", tmp_path / "alone")
     assert [line["epoch"] for line in RunFolder(tmp_path / "killed").metrics()] == list(range(1, kills.EPOCHS + 1))
 
