@@ -55,6 +55,18 @@ def test_every_format_says_what_the_network_says(run, files):
     assert np.array_equal(answers["safetensors"], answers["npz"])
 
 
+def test_a_run_in_mixed_precision_is_compared_in_single(tmp_path, monkeypatch):
+    """bfloat16 itself is further from the file than any parity allows. The comparison may be cut short."""
+    monkeypatch.setattr("occamax.export.exporting.COMPARED_SECONDS", 0.0)
+    path = tmp_path / "run"
+    config = Config("fashion_mini", "lenet-300-100", "bmr", epochs=2, steps=10, samples=2, precision="bfloat16")
+    train(Experiment.of(config), [path], [0])
+    measured = export(path, "npz", path / "x.npz")
+    assert measured.difference < 1e-5
+    assert measured.compared == 500
+    assert measured.accuracy[0] == measured.accuracy[1] != measured.test_accuracy
+
+
 def test_a_file_that_differs_is_not_written(run, tmp_path, monkeypatch):
     monkeypatch.setattr("occamax.export.exporting.PARITY", -1.0)
     with pytest.raises(ExportError, match="nothing was written"):

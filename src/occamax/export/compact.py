@@ -32,8 +32,9 @@ class Kept:
 def compact(chain: c.Chain) -> tuple[c.Chain, list[Kept]]:
     """The smaller chain, and what was removed where. Computed in the type of the weights."""
     stages, kept = _compact_stages([_on_host(stage) for stage in chain.stages], "")
-    stages, inputs = _drop_inputs(_drop_branches(stages))
-    return c.Chain(tuple(stages)), inputs + kept
+    stages, dropped = _drop_branches(stages)
+    stages, inputs = _drop_inputs(stages)
+    return c.Chain(tuple(stages)), inputs + [_without(kept_here, dropped) for kept_here in kept]
 
 
 def _on_host(stage: Any) -> Any:
@@ -118,18 +119,29 @@ def _slices(weight: np.ndarray, units: int) -> np.ndarray:
     return weight.reshape(len(weight), units, -1)
 
 
-def _drop_branches(stages: list[Any]) -> list[Any]:
-    """Branches that put out a constant become that constant, in the biases of the branch before where it has some."""
+def _drop_branches(stages: list[Any]) -> tuple[list[Any], set[str]]:
+    """Branches that put out a constant become that constant, in the biases of the branch before where it has some; and
+    which went."""
     found: list[Any] = []
-    for stage in stages:
+    dropped: set[str] = set()
+    for i, stage in enumerate(stages):
         value = _constant_of(list(stage.inner.stages)) if isinstance(stage, c.Residual) else None
         if value is None:
             found.append(stage)
-        elif found and (shifted := _shifted(found[-1], value)) is not None:
+            continue
+        dropped.add(str(i))
+        if found and (shifted := _shifted(found[-1], value)) is not None:
             found[-1] = shifted
         else:
             found.append(c.Shift(value))
-    return found
+    return found, dropped
+
+
+def _without(kept: Kept, dropped: set[str]) -> Kept:
+    """A line of the report, where its branch went as a whole."""
+    if kept.where.split(".")[0] not in dropped or "." not in kept.where:
+        return kept
+    return Kept(kept.where, kept.before, 0, "its branch puts out a constant")
 
 
 def _constant_of(stages: list[Any]) -> Any:

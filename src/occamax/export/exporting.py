@@ -39,7 +39,8 @@ class Measured:
     milliseconds: dict[int, tuple[float, float]]  # by batch
     difference: float  # the largest of a probability between the masked network and the file
     compared: int  # on so many images of the test set
-    accuracy: tuple[float, float]  # on those: of the masked network; on the whole test set: of the file
+    accuracy: tuple[float, float]  # on those, of the masked network and of the file
+    test_accuracy: float  # of the file, on the whole test set
     units: list[Kept]
 
 
@@ -87,7 +88,8 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None, with_p
         milliseconds,
         difference,
         len(masked),
-        (_accuracy(masked, targets), _accuracy(found, targets)),
+        (_accuracy(masked, targets), _accuracy(found[: len(masked)], targets)),
+        _accuracy(found, targets),
         units,
     )
 

@@ -97,7 +97,8 @@ def print_measured(found: Measured, path: Path) -> None:
         table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
     for batch, (before, after) in found.milliseconds.items():
         table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", f"{before / after:.1f} ×")
-    table.add_row("accuracy", f"{found.accuracy[0]:.4f}", f"{found.accuracy[1]:.4f}", "")
+    table.add_row(f"accuracy, {found.compared:,} images", *(f"{number:.4f}" for number in found.accuracy), "")
+    table.add_row("accuracy, whole test set", "", f"{found.test_accuracy:.4f}", "")
     console = Console(highlight=False)
     console.print(table)
     units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
