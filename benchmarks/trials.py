@@ -61,8 +61,7 @@ def lines_of(path: Path | None) -> list[dict]:
 
 def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
     """Trains what is not in the file yet, printing and keeping each line."""
-    budget = {"epochs": options.epochs, "steps": options.steps, "seeds": options.seeds, "test": options.test}
-    budget["first_seed"] = options.first_seed
+    budget = {name: vars(options)[name] for name in ("epochs", "steps", "seeds", "first_seed", "test")}
     done = lines_of(options.out)
     for trial in trials:
         names = {"data": trial.data, "network": trial.network, "images": trial.images, **trial.labels, **budget}

@@ -17,7 +17,7 @@ from occamax.experiment.loop import epochs
 from occamax.experiment.program import Program
 from occamax.likelihoods import Categorical, Gaussian
 from occamax.methods import MAP, MeanFieldFlat
-from occamax.training import draws
+from occamax.training import FIRST_NATS, draws
 
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
@@ -59,6 +59,21 @@ def test_held_out_examples_set_the_temperature_and_nothing_else():
     assert two.metrics[0]["temperature"] > 2 * one.metrics[0]["temperature"]  # all wrong: be as unsure as allowed
     scaled = [part[1] * e.metrics[0]["temperature"] for part, e in ((first, one), (last, two))]
     assert np.allclose(*scaled, rtol=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_what_held_out_examples_cost_sets_the_next_epochs_divergence(seeds):
+    """By the formula, written out; in the first epoch half a nat is taken. No schedule's end comes near."""
+    x, y = tiny_data(50)
+    method = replace(METHOD, divergence_weight=ox.Affordable(0.9, 0.1, 0.99, 1.0))
+    program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(4, 200, 16), seeds)
+    lines = [e.metrics for e in epochs(program, program.start(), (jnp.asarray(x), jnp.asarray(y)), None)]
+    most = Categorical().baseline(y)
+    nats = [[0.5] * len(seeds), *([min(m["held_out_nll"], most) for m in line] for line in lines)]
+    for before, line in list(zip(nats, lines, strict=False))[:3]:
+        found = [m["divergence_weight"] for m in line]
+        assert found == pytest.approx([0.1 * 40 * n / program.model.layout.size for n in before], rel=1e-3)
+    assert max(nats[2]) < 0.9 * most
 
 
 def test_the_best_temperature_is_the_one_the_labels_were_drawn_with():
@@ -132,7 +147,9 @@ def test_without_logits_nothing_is_changed():
     x, _ = tiny_data(60)
     program = Program(ox.Model(Tiny(), METHOD.prior, Gaussian()), METHOD, ox.Budget(2, 5, 16))
     data = jnp.asarray(x), jnp.asarray(x[:, :2])
-    assert list(epochs(program, program.start(), data, None))[-1].metrics[0]["temperature"] == 1.0
+    last = list(epochs(program, program.start(), data, None))[-1]
+    assert last.metrics[0]["temperature"] == 1.0
+    assert last.state.nats == FIRST_NATS  # nats of a density depend on the unit
 
 
 def test_a_stream_is_held_out_alike():

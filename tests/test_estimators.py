@@ -36,9 +36,9 @@ def exact_gradient(model, data, posterior):
     mask = jnp.ones(2, bool)
 
     def expected(posterior):
-        at = lambda z: jnp.mean(model.log_likelihood(posterior.mean + posterior.std * z, mask, *data))  # noqa: E731
-        cost = posterior.divergence(model.latent_prior, mask) / len(data[0])
-        return cost - jnp.sum(share * jax.vmap(at)(grid))
+        latents = posterior.mean + posterior.std * grid
+        fits = jax.vmap(lambda one: jnp.mean(model.log_likelihood(one, mask, *data)))(latents)
+        return posterior.divergence(model.latent_prior, mask) / len(data[0]) - jnp.sum(share * fits)
 
     return jax.grad(expected)(posterior)
 

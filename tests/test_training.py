@@ -95,7 +95,9 @@ def test_variance_scaled_means_give_weights_of_that_variance(key):
 
 
 def test_schedules():
-    at = lambda schedule: [float(schedule(p)) for p in (0.0, 0.25, 0.5, 1.0)]  # noqa: E731
+    def at(schedule):
+        return [float(schedule(p)) for p in (0.0, 0.25, 0.5, 1.0)]
+
     assert at(Constant(0.3)) == [0.3] * 4
     assert np.allclose(at(Ramp(0.1, 1.0, 0.25, 0.75)), [0.1, 0.1, 0.55, 1.0])
     assert np.allclose(at(Geometric(1.0, 0.01, 0.25, 0.75)), [1.0, 1.0, 0.1, 0.01])

@@ -1,4 +1,5 @@
-"""Examples kept out of training, evenly spaced and without copying any, to calibrate the network on at the end."""
+"""Examples kept out of training, evenly spaced and without copying any: they say after every epoch what an example
+costs, and calibrate the network at the end."""
 
 from dataclasses import dataclass
 
@@ -15,7 +16,8 @@ class Calibration:
     example hardly changes. The temperature goes into the last layer's posterior, so nothing has to carry it along.
 
     **one_in** so many training examples is held out, the last of each, but not more than **most** in all; the network
-    never trains on them. **draws** of the weights are averaged. **spread** is the deviation of the temperature's
+    never trains on them. After every epoch they also say what an example costs, which `Affordable` and the guard of the
+    reductions go by. **draws** of the weights are averaged at the end. **spread** is the deviation of the temperature's
     logarithm under its prior: fifty examples say little about it, and leave it near one.
     """
 

@@ -171,9 +171,9 @@ class BMR(PaperBMR):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
     - a divergence that the data can pay for: that of a million weights outweighs some ten thousand images, and at full
-      weight the network underfits. Up to four tenths of the run it weighs as much as a quarter of a weight for each
-      example would: little at first, more as the network gets smaller. From eight tenths on it weighs six tenths. This
-      makes it a tempered posterior, and every report says so;
+      weight the network underfits. Up to four tenths of the run its weights, at a nat each, cost three quarters of what
+      held-out examples still cost: little at first, more as the network gets smaller. From eight tenths on it weighs
+      six tenths. This makes it a tempered posterior, and every report says so;
     - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior, by seven tenths of
       the run the evidence that the data really hold; and the network is pruned no faster than it can follow, from a
       tenth to four fifths of the run. The rest is for the survivors;

@@ -47,8 +47,7 @@ class NaturalGradient(Optimizer):
 
     where m is the mean of the gradients so far, `momentum` of it kept at each step. The logarithm is IVON's update of
     the precision, which can never make it negative; the change is kept within ±`MOST`. A weight whose data say much
-    moves little, one at its prior much. A learning rate of 0.01 trains,
-    0.1 diverges (`docs/recipe.md`).
+    moves little, one at its prior much. A learning rate of 0.01 trains, 0.1 diverges (`docs/recipe.md`).
     """
 
     momentum: float = 0.9
