@@ -4,8 +4,8 @@
     python benchmarks/curve.py --table results/curve/curve.jsonl
     python benchmarks/curve.py --draw results/curve/curve.jsonl
 
-Four ways to choose, all with the same schedule and the same number of steps: by the evidence (`bmr --sparsity`), by the
-signal-to-noise ratio of the same posterior, at random in the same posterior, and by magnitude in plain training.
+All with the same schedule and the same number of steps: by the evidence (`bmr --sparsity`), by the signal-to-noise ratio
+of the same posterior, at random in the same posterior, and by magnitude in plain training, with its dropout and without.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ STYLES = {
     "evidence": ("#E69F00", "-", "o"),
     "signal to noise": ("#0072B2", (0, (5, 1)), "s"),
     "magnitude": ("#332288", (0, (1, 1)), "^"),
+    "magnitude, no dropout": ("#CC79A7", (0, (4, 1, 1, 1)), "D"),
     "chance": ("#999999", (0, (3, 1, 1, 1)), "v"),
 }
 
@@ -39,11 +40,12 @@ def by_score(method: Method, score: Score) -> Method:
 
 def contenders(sparsity: float, epochs: int) -> dict[str, Method]:
     bmr = BMR().pruned_to(sparsity, epochs)
-    plain = trials.plain(reduction=bmr.reduction)
+    plain = trials.plain(1e-2, reduction=bmr.reduction)  # the rate of `bmr`
     return {
         "evidence": bmr,
         "signal to noise": by_score(bmr, SignalToNoise()),
         "magnitude": by_score(plain, Magnitude()),
+        "magnitude, no dropout": by_score(dataclasses.replace(plain, dropout=0.0), Magnitude()),
         "chance": by_score(bmr, Chance()),
     }
 

@@ -131,7 +131,8 @@ def main() -> None:
 
 
 def table(lines: list[dict]) -> str:
-    """Variants by networks: accuracy / NLL / ECE / pruned."""
+    """Variants by networks: accuracy / NLL / ECE / pruned, the mean over the seeds."""
+    lines = trials.merged(lines, "variant", "data", "network", "epochs", "steps", "images", "test")
     names = list(dict.fromkeys(line["variant"] for line in lines))
     places = list(dict.fromkeys((line["data"], line["network"], line["epochs"], line["steps"]) for line in lines))
     found = {(line["variant"], line["data"], line["network"], line["epochs"], line["steps"]): line for line in lines}

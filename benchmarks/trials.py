@@ -109,6 +109,20 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
     }
 
 
+def merged(lines: list[dict], *names: str) -> list[dict]:
+    """Lines that agree in `names` as one: seeds that were run apart, with the mean over them all."""
+    groups: dict[tuple, list[dict]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line.get(name) for name in names), []).append(line)
+    return [_mean(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _mean(group: list[dict]) -> dict:
+    each = {name: [number for line in group for number in line["each"][name]] for name in FIGURES}
+    means = {name: round(float(np.mean(numbers)), 4) for name, numbers in each.items()}
+    return {**group[0], **means, "each": each, "seeds": sum(line["seeds"] for line in group)}
+
+
 def short(number: float, digits: int = 3) -> str:
     return f"{number:.{digits}f}".removeprefix("0") if number else "0"
 
