@@ -4,8 +4,9 @@
     python benchmarks/curve.py --table results/curve/curve.jsonl
     python benchmarks/curve.py --draw results/curve/curve.jsonl
 
-All with the same schedule and the same number of steps: by the evidence (`bmr --sparsity`), by the signal-to-noise ratio
-of the same posterior, at random in the same posterior, and by magnitude in plain training, with its dropout and without.
+All with the same schedules and the same number of steps: by the evidence (`bmr --sparsity`), by the signal-to-noise
+ratio of the same posterior, at random in the same posterior, and by magnitude in plain training, with its dropout and
+without.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ def by_score(method: Method, score: Score) -> Method:
 
 def contenders(sparsity: float, epochs: int) -> dict[str, Method]:
     bmr = BMR().pruned_to(sparsity, epochs)
-    plain = trials.plain(1e-2, reduction=bmr.reduction)  # the rate of `bmr`
+    plain = trials.plain(learning_rate=bmr.learning_rate, reduction=bmr.reduction)
     return {
         "evidence": bmr,
         "signal to noise": by_score(bmr, SignalToNoise()),

@@ -20,7 +20,7 @@ from .optimizers import AdaBelief, NaturalGradient, Optimizer
 from .posteriors import MeanField, PointMass, Posterior
 from .priors import FanIn, Flat, Prior, Tiered
 from .reduction import Between, Evidence, Horseshoe, Reduction, TargetSparsity
-from .schedules import Affordable, Constant, Cosine, Geometric, Ramp, Schedule
+from .schedules import Affordable, Constant, Cosine, Geometric, Ramp, Scaled, Schedule
 
 
 class Start(ABC):
@@ -195,3 +195,8 @@ class BMR(PaperBMR):
         )
     )
     calibration: Calibration | None = Calibration()
+
+    def pruned_to(self, sparsity, epochs):
+        """Also at twice the learning rate: where more must go than the evidence would let go, the survivors have
+        further to move. At 99 % that is a point of accuracy, at 95 % it does no harm (`docs/recipe.md`)."""
+        return replace(super().pruned_to(sparsity, epochs), learning_rate=Scaled(self.learning_rate, 2.0))

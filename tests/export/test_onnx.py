@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from occamax.data import Standardise
 from occamax.errors import ExportError
 from occamax.export import Card, compact, to_chain
-from occamax.export.chain import Affine, Chain, Flatten, Take
+from occamax.export.chain import Activation, Affine, Chain, Convolution, Flatten, Pool, Take
 from occamax.export.entrance import on_raw_pixels, without_costly_taking
 from occamax.export.onnx_file import steps_between, write_onnx
+from occamax.export.phases import PooledConvolution, with_phases
 
 from .test_compact import MAKE, masked
 
@@ -93,3 +94,32 @@ def test_inputs_are_taken_where_it_pays(outputs, taken):
     card = Card(("a",), (1, 10, 10), (0.3,), (0.2,), 0, "0.0")
     raw = on_raw_pixels(found, card, (1, 10, 10))
     assert np.allclose(Chain(tuple(raw))(255 * (0.2 * x + 0.3)), Chain(tuple(stages))(x), atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(8, 9), (12, 7)])
+@pytest.mark.parametrize("between", [["tanh"], [], ["relu", "tanh"]])
+def test_a_mean_over_squares_joins_the_convolution_before_it(size, between):
+    rng = np.random.default_rng(0)
+    filters = [rng.normal(size=(3, 2, 3, 2)), rng.normal(size=(5, 3, 2, 2))]
+    layers = [Convolution(w.astype(np.float32), rng.normal(size=len(w)).astype(np.float32)) for w in filters]
+    stages = [layers[0], *map(Activation, between), Pool("mean"), layers[1], Activation("tanh"), Flatten()]
+    (joined, *rest) = with_phases(stages)
+    assert isinstance(joined, PooledConvolution)
+    assert rest == stages[-3:]
+    card = Card(tuple("abcd"), (2, *size), (0.3, 0.4), (0.2, 0.1), 0, "0.0")
+    shape = Chain(tuple(stages))(np.zeros((2, *size), np.float32)).shape
+    stages.append(Affine(rng.normal(size=(4, *shape)).astype(np.float32), np.zeros(4, np.float32)))
+    pixels = rng.integers(0, 256, (3, 2, *size)).astype(np.uint8)
+    plain, ours = (
+        session(write_onnx(Chain(tuple(stages)), card, sparse)).run(None, {"pixels": pixels})[0]
+        for sparse in (False, True)
+    )
+    assert np.allclose(ours, plain, atol=1e-5)
+    assert not np.allclose(ours[0], ours[1], atol=1e-3)
+
+
+def test_a_maximum_stays_as_it_is():
+    rng = np.random.default_rng(0)
+    layer = Convolution(rng.normal(size=(3, 2, 3, 2)), rng.normal(size=3))
+    for stages in ([layer, Pool("max")], [layer, Flatten()], [Pool("mean"), layer], [layer, Pool("max"), Pool("mean")]):
+        assert with_phases(stages) == stages

@@ -15,6 +15,7 @@ from . import chain as c
 from .card import Card
 from .digest import NO_DIGEST, digest_of
 from .entrance import on_raw_pixels, without_costly_taking
+from .phases import PLACES, PooledConvolution, mean_of_places, padding, with_phases
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
 IR_VERSION = 9
@@ -79,13 +80,14 @@ def steps_between(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
-    """The file's bytes. The graph is checked by onnx before it is given out."""
+    """The file's bytes. The graph is checked by onnx before it is given out. Unless `sparse`, it is what any exporter
+    would write: dense arrays, and pooling as such."""
     channels, height, width = card.input_shape
     graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad), sparse)
     stages = without_costly_taking(list(chain.stages), graph.image_shape)
     raw = on_raw_pixels(stages, card, graph.image_shape)
     x = _prepare(graph, card, standardise=raw is None)
-    for stage in raw or stages:
+    for stage in with_phases(raw or stages) if sparse else raw or stages:
         x = _emit(graph, stage, x)
     graph.add("Softmax", x, axis=-1)
     graph.nodes[-1].output[0] = "probabilities"
@@ -121,6 +123,8 @@ def _emit(graph: Graph, stage: Any, x: str) -> str:
             return graph.product(x, stage.weight, stage.bias)
         case c.Convolution():
             return graph.add("Conv", x, graph.constant(stage.weight), graph.constant(stage.bias))
+        case PooledConvolution():
+            return _pooled(graph, stage, x)
         case c.Activation():
             return _activation(graph, stage.name, x)
         case c.Pool():
@@ -155,6 +159,18 @@ def _emit(graph: Graph, stage: Any, x: str) -> str:
         case c.Attention():
             return _attention(graph, stage, x)
     raise ExportError(f"network: a stage {type(stage).__name__} has no form in ONNX")
+
+
+def _pooled(graph: Graph, stage: PooledConvolution, x: str) -> str:
+    """The filters of the four places are made from one, by constants alone."""
+    weight, bias = graph.constant(stage.layer.weight), np.asarray(stage.layer.bias)
+    filters = [graph.add("Pad", weight, graph.constant(padding(place))) for place in PLACES]
+    x = graph.add(
+        "Conv", x, graph.add("Concat", *filters, axis=0), graph.constant(np.tile(bias, len(PLACES))), strides=[2, 2]
+    )
+    for activation in stage.activations:
+        x = _emit(graph, activation, x)
+    return graph.add("Conv", x, graph.constant(mean_of_places(len(bias))))
 
 
 def _activation(graph: Graph, name: str, x: str) -> str:
