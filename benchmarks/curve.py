@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import trials
+from matplotlib.ticker import LogLocator, NullLocator
 
 from occamax.methods import BMR, Method
 from occamax.reduction import Chance, Magnitude, Score, SignalToNoise, TargetSparsity
@@ -91,7 +92,9 @@ def table(lines: list[dict]) -> str:
 
 def draw(path: Path) -> None:
     lines = trials.lines_of(path)
-    places = list(dict.fromkeys((line["network"], line["data"]) for line in lines))
+    places = sorted(
+        {(line["network"], line["data"]) for line in lines}, key=lambda place: (place[1], place[0]), reverse=True
+    )
     figure, axes = new_figure(len(FIGURES), len(places), 3.2, 2.4)
     grid = np.array(axes).reshape(len(places), len(FIGURES))
     for row, (network, data) in zip(grid, places, strict=True):
@@ -101,9 +104,10 @@ def draw(path: Path) -> None:
                 own.sort(key=lambda line: line["level"])
                 # the share that is left, on a logarithmic axis that runs from dense to sparse
                 left = [1 - line["level"] for line in own]
-                each = np.array([line["each"][name] for line in own])
                 if not own:
                     continue
+                each = np.array([line["each"][name] for line in own])
+                each = 1 - each if name == "accuracy" else each
                 axis.plot(left, each.mean(1), color=colour, linestyle=dashes, marker=marker, markersize=4, label=way)
                 axis.fill_between(left, each.min(1), each.max(1), color=colour, alpha=0.15, linewidth=0)
             axis.set_xscale("log")
@@ -111,10 +115,12 @@ def draw(path: Path) -> None:
             axis.set_xticks([1 - level for level in LEVELS], [f"{level:.0%}" for level in LEVELS])
             axis.minorticks_off()
             axis.set_xlabel("pruned")
-            axis.set_ylabel(label)
+            axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_locator(NullLocator())
+            axis.set_ylabel("error" if name == "accuracy" else label)
             axis.set_title(f"{network}, {data}", fontsize=9)
-            if name != "accuracy":
-                axis.set_yscale("log")
     grid[0, 0].legend(frameon=False, fontsize=8)
     for form in ("svg", "png"):
         out = path.with_suffix(f".{form}")

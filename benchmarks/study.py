@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=["mlp", "lenet"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--images", type=int, help="train on that many images only")
+    parser.add_argument("--sparsity", type=float, help="with the dial at this share; for variants that prune")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
@@ -121,9 +122,12 @@ def main() -> None:
     elif options.table:
         print(table(trials.lines_of(options.table)))
     else:
-        methods = {name: VARIANTS[name] for name in options.variants}
+        methods, labels = {name: VARIANTS[name] for name in options.variants}, {}
+        if options.sparsity is not None:
+            methods = {name: method.pruned_to(options.sparsity, options.epochs) for name, method in methods.items()}
+            labels = {"level": options.sparsity}
         wanted = [
-            trials.Trial(options.data, network, method, {"variant": name}, options.images)
+            trials.Trial(options.data, network, method, {"variant": name, **labels}, options.images)
             for network in options.networks
             for name, method in methods.items()
         ]
@@ -132,11 +136,15 @@ def main() -> None:
 
 def table(lines: list[dict]) -> str:
     """Variants by networks: accuracy / NLL / ECE / pruned, the mean over the seeds."""
-    lines = trials.merged(lines, "variant", "data", "network", "epochs", "steps", "images", "test")
+    where = ("network", "data", "epochs", "steps", "level")
+    lines = trials.merged(lines, "variant", *where, "images", "test")
     names = list(dict.fromkeys(line["variant"] for line in lines))
-    places = list(dict.fromkeys((line["data"], line["network"], line["epochs"], line["steps"]) for line in lines))
-    found = {(line["variant"], line["data"], line["network"], line["epochs"], line["steps"]): line for line in lines}
-    heads = [f"{network}, {data}, {epochs} × {steps}" for data, network, epochs, steps in places]
+    places = list(dict.fromkeys(tuple(line.get(name) for name in where) for line in lines))
+    found = {(line["variant"], *(line.get(name) for name in where)): line for line in lines}
+    heads = [
+        f"{network}, {data}, {epochs} × {steps}" + (f", {level:.1%}" if level else "")
+        for network, data, epochs, steps, level in places
+    ]
     rows = ([name, *(_entry(found.get((name, *place))) for place in places)] for name in names)
     return trials.markdown(["variant", *heads], rows)
 
