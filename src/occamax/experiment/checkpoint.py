@@ -132,9 +132,9 @@ def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: 
 
 
 def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: int = 0) -> State:
-    """The state whose leaves are in `arrays`; `like` gives its structure, with vectors of latents that are `fill`
-    longer than those of a checkpoint."""
-    template = like._replace(key=jax.random.key_data(like.key))
+    """The state whose leaves are in `arrays`; `like`, a state or the shapes of one, gives its structure, with vectors of
+    latents that are `fill` longer than those of a checkpoint."""
+    template = jax.eval_shape(lambda state: state._replace(key=jax.random.key_data(state.key)), like)
     leaves, tree = jtu.tree_flatten_with_path(template)
 
     def leaf_of(name: str, expected: Any) -> jax.Array:

@@ -227,7 +227,7 @@ def restore(folder: RunFolder, data_dir: Path | None = None) -> tuple[Experiment
     folder.refuse_other_method(config.chosen_method(), "prior")  # what makes weights of latents
     experiment = Experiment.of(config, data_dir)
     program = Program(experiment.model, experiment.method, config.budget, (config.seed,))
-    return experiment, folder.load_state(program.start()).state
+    return experiment, folder.load_state(jax.eval_shape(program.start)).state
 
 
 def evaluate(folder: RunFolder, data_dir: Path | None = None, samples: int | None = None) -> dict[str, float]:
