@@ -8,7 +8,7 @@ from occamax.experiment.program import Program
 from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, PaperBMR, VarianceScaled
 from occamax.model import Model
 from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.training import FIRST_NATS, Budget, make_epoch
+from occamax.training import Budget, make_epoch
 
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
@@ -121,7 +121,7 @@ def test_bad_options_of_a_method_are_refused_by_name():
 def test_an_affordable_divergence_is_a_constant_while_nothing_is_pruned():
     affordable = 0.1 * len(data()[0]) / program_of(MeanFieldFlat()).model.layout.size
     assert affordable < 0.5
-    schedules = (Affordable(0.9, 0.1 / FIRST_NATS, 0.9, 1.0), Constant(affordable))
+    schedules = (Affordable(0.9, 0.1 / 0.7, 0.9, 1.0, first_nats=0.7), Constant(affordable))
     one, two = (trained(program_of(MeanFieldFlat(divergence_weight=schedule)))[0] for schedule in schedules)
     assert jnp.allclose(one.posterior.mean, two.posterior.mean, atol=1e-6)
     other, _ = trained(program_of(MeanFieldFlat(divergence_weight=Constant(0.9))))

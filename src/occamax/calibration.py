@@ -17,17 +17,19 @@ class Calibration:
 
     **one_in** so many training examples is held out, the last of each, but not more than **most** in all; the network
     never trains on them. After every epoch they also say what an example costs, which `Affordable` and the guard of the
-    reductions go by. **draws** of the weights are averaged at the end. **spread** is the deviation of the temperature's
-    logarithm under its prior: fifty examples say little about it, and leave it near one.
+    reductions go by. **draws** of the weights are averaged at the end, **draws_an_epoch** after every epoch. **spread**
+    is the deviation of the temperature's logarithm under its prior: fifty examples say little about it, and leave it
+    near one.
     """
 
     one_in: int = 20
     most: int = 2500
     draws: int = 30
+    draws_an_epoch: int = 5
     spread: float = 0.2
 
     def __post_init__(self):
-        for name, least in {"one_in": 2, "most": 1, "draws": 1}.items():
+        for name, least in {"one_in": 2, "most": 1, "draws": 1, "draws_an_epoch": 1}.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")

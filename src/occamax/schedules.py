@@ -14,6 +14,8 @@ from .errors import ArgumentError
 class Schedule(ABC):
     """Base of all schedules."""
 
+    first_nats: float = 0.5  # taken for what an example costs before any was asked
+
     @abstractmethod
     def __call__(self, progress: Any) -> Float[Array, ""] | float: ...
 
@@ -89,15 +91,16 @@ class Affordable(Schedule):
     """A weight of the divergence that the data can pay for: `last`, but until `begin` never so much that the weights
     left, at a nat each, would cost more than `share` of the nats that the examples have left to explain. A network that
     is pruned can afford more, and one that fits badly needs more. From `begin` to `end` what is affordable gives way,
-    by equal factors, to `last`."""
+    by equal factors, to `last`. `first_nats` are taken for what an example costs until held-out ones have said."""
 
     last: float
     share: float
     begin: float = 0.4
     end: float = 0.8
+    first_nats: float = 0.5
 
     def __post_init__(self):
-        for name in ("last", "share"):
+        for name in ("last", "share", "first_nats"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
 

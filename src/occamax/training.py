@@ -30,8 +30,6 @@ from .schedules import Schedule
 EVALUATION_STREAM = 2**32 - 1
 REDUCTION_STREAM = 2**32 - 2
 
-FIRST_NATS = 0.5  # of an example, taken for what it costs before anything is known
-
 
 class State(NamedTuple):
     """All that changes while training."""
@@ -71,11 +69,17 @@ class Budget:
         return self.epochs * self.steps
 
 
-def start(posterior: Posterior, weights: int, optimizer: optax.GradientTransformation, key: PRNGKeyArray) -> State:
+def start(
+    posterior: Posterior,
+    weights: int,
+    optimizer: optax.GradientTransformation,
+    key: PRNGKeyArray,
+    nats: float = Schedule.first_nats,
+) -> State:
     """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
     donate their state."""
     optimizer_state = optimizer.init(eqx.filter(posterior, eqx.is_array))
-    state = State(posterior, optimizer_state, jnp.ones(weights, bool), key, jnp.int32(0), jnp.float32(FIRST_NATS))
+    state = State(posterior, optimizer_state, jnp.ones(weights, bool), key, jnp.int32(0), jnp.float32(nats))
     return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
 
 

@@ -14,8 +14,10 @@ from occamax.experiment import Config, Experiment, RunFolder, train
 from occamax.experiment.guard import Guard
 from occamax.experiment.loop import epochs
 from occamax.experiment.program import Program
+from occamax.methods import BMR, PaperBMR
 from occamax.reduction import Between, Reduction, TargetSparsity
 from occamax.reduction.criteria import Criterion, Decision
+from occamax.schedules import Constant
 
 from ..toys import Tiny, tiny_data
 
@@ -166,3 +168,9 @@ def test_the_dial_gives_exactly_what_was_asked(tmp_path):
         Config("fashion_mini", "lenet", "bmr", sparsity=1.5)
     with pytest.raises(ArgumentError, match="no room"):
         Config("fashion_mini", "lenet", "bmr", epochs=1, sparsity=0.5)
+
+
+def test_the_dial_trains_bmr_at_twice_its_rate_and_the_paper_at_its_own():
+    ours, theirs = BMR(learning_rate=Constant(0.03)), PaperBMR(learning_rate=Constant(0.03))
+    assert ours.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.06)
+    assert theirs.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.03)

@@ -17,11 +17,12 @@ from safetensors.numpy import save
 
 from ..errors import RunError
 from ..reduction import Record
-from ..training import FIRST_NATS, Info, State
+from ..schedules import Schedule
+from ..training import Info, State
 from .loop import Pause
 
 FORMAT = "occamax-1"
-ADDED_LATER = {"nats": np.float32(FIRST_NATS)}  # what the first checkpoints do not have
+ADDED_LATER = {"nats": np.float32(Schedule.first_nats)}  # what the first checkpoints do not have
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -132,8 +133,8 @@ def pause_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: 
 
 
 def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: int = 0) -> State:
-    """The state whose leaves are in `arrays`; `like`, a state or the shapes of one, gives its structure, with vectors of
-    latents that are `fill` longer than those of a checkpoint."""
+    """The state whose leaves are in `arrays`; `like`, a state or the shapes of one, gives its structure, with vectors
+    of latents that are `fill` longer than those of a checkpoint."""
     template = jax.eval_shape(lambda state: state._replace(key=jax.random.key_data(state.key)), like)
     leaves, tree = jtu.tree_flatten_with_path(template)
 

@@ -20,8 +20,6 @@ from .feeder import Feeder
 from .guard import Guard
 from .program import Program
 
-DRAWS = 5  # of the weights, to see after every epoch what a held-out example costs
-
 
 @dataclass(frozen=True)
 class Epoch:
@@ -68,11 +66,11 @@ def epochs(
     """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
     `samples` draws, those before it `curve_samples`, as many unless given. `history`: each seed's metrics so far.
     `pause`: where in epoch `first` to go on. When `should_stop` says so after a lap, `PausedError` brings the pause."""
-    reduction, budget = program.method.reduction, program.budget
+    reduction, calibration, budget = program.method.reduction, program.method.calibration, program.budget
     tolerance = None if reduction is None else reduction.tolerance
     targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
     feeder = Feeder(program, train, state.key) if isinstance(train, Stream) else None
-    spacing = spacing_of(program.method.calibration, len(targets_seen))
+    spacing = spacing_of(calibration, len(targets_seen))
     examples, held = count_trained(len(targets_seen), spacing), _held_out(train, spacing)
     guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
     for epoch in range(first, budget.epochs):
@@ -108,8 +106,8 @@ def epochs(
             {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, whole, state, i, examples)}
             for i, line in enumerate(neg_elbo)
         ]
-        if held is not None:
-            for line, found in zip(figures, _scores(program, state, held, DRAWS), strict=True):
+        if held is not None and calibration is not None:
+            for line, found in zip(figures, _scores(program, state, held, calibration.draws_an_epoch), strict=True):
                 line["held_out_nll"] = found["nll"]
         undone = guard.judge(figures, ~guard.held & _removed_any(record, len(fits)))
         if before is not None and undone.any():

@@ -124,7 +124,7 @@ class Program:
     def _start(self, seed_key: PRNGKeyArray) -> State:
         first_key, key = jax.random.split(seed_key)
         posterior = self.method.first_posterior(self.model, first_key)
-        return start(posterior, self.model.layout.size, self.optimizer, key)
+        return start(posterior, self.model.layout.size, self.optimizer, key, self.method.divergence_weight.first_nats)
 
     def of_seed(self, tree: Any, index: int) -> Any:
         """One seed's part of a state, record or predictive."""
