@@ -92,9 +92,7 @@ def table(lines: list[dict]) -> str:
 
 def draw(path: Path) -> None:
     lines = trials.lines_of(path)
-    places = sorted(
-        {(line["network"], line["data"]) for line in lines}, key=lambda place: (place[1], place[0]), reverse=True
-    )
+    places = list(dict.fromkeys((line["network"], line["data"]) for line in lines))
     figure, axes = new_figure(len(FIGURES), len(places), 3.2, 2.4)
     grid = np.array(axes).reshape(len(places), len(FIGURES))
     for row, (network, data) in zip(grid, places, strict=True):

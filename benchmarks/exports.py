@@ -68,7 +68,7 @@ def table(lines: list[dict]) -> str:
                 config["method"] + (f" --unit-price {price:g}" if price is not None else ""),
                 f"{config['epochs']} × {config['steps']}",
                 " / ".join(trials.short(run[name]) for name in ("accuracy", "nll", "ece", "sparsity")),
-                trials.short(line.get("test_accuracy", line["accuracy"][1])),
+                trials.short(line["test_accuracy"]),
                 line["format"],
                 f"{line['bytes'][1]:,}",
                 *(f"{ratio:.1f} ×" for ratio in ratios),

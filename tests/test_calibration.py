@@ -62,6 +62,20 @@ def test_held_out_examples_set_the_temperature_and_nothing_else():
     assert np.allclose(*scaled, rtol=1e-4)
 
 
+def test_draws_after_an_epoch_change_what_is_seen_and_not_what_is_learnt():
+    x, y = tiny_data(50)
+    found = []
+    for count in (1, 40):
+        method = replace(METHOD, calibration=replace(METHOD.calibration, draws_an_epoch=count))
+        program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(2, 20, 16))
+        found.append(next(epochs(program, program.start(), (jnp.asarray(x), jnp.asarray(y)), None)).metrics[0])
+    one, many = found
+    assert one["held_out_nll"] != many["held_out_nll"]
+    assert one["neg_elbo"] == many["neg_elbo"]
+    with pytest.raises(ArgumentError, match="draws_an_epoch"):
+        Calibration(draws_an_epoch=0)
+
+
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
 def test_what_held_out_examples_cost_sets_the_next_epochs_divergence(seeds):
     """By the formula, written out; in the first epoch half a nat is taken. No schedule's end comes near."""

@@ -25,8 +25,8 @@ class Calibration:
     one_in: int = 20
     most: int = 2500
     draws: int = 30
-    draws_an_epoch: int = 5
     spread: float = 0.2
+    draws_an_epoch: int = 5
 
     def __post_init__(self):
         for name, least in {"one_in": 2, "most": 1, "draws": 1, "draws_an_epoch": 1}.items():

@@ -179,6 +179,8 @@ class BMR(PaperBMR):
       tenth to four fifths of the run. The rest is for the survivors;
     - a guard that undoes what the network does not recover from;
     - a temperature of the outputs, from at most one training example in twenty that is held out.
+
+    **dial_rate** times the learning rate is what it trains at when told how much to prune (`pruned_to`).
     """
 
     prior: Prior = field(default_factory=FanIn)
@@ -195,8 +197,9 @@ class BMR(PaperBMR):
         )
     )
     calibration: Calibration | None = Calibration()
+    dial_rate: float = 2.0
 
     def pruned_to(self, sparsity, epochs):
-        """Also at twice the learning rate: where more must go than the evidence would let go, the survivors have
-        further to move. At 99 % that is a point of accuracy, at 95 % it does no harm (`docs/recipe.md`)."""
-        return replace(super().pruned_to(sparsity, epochs), learning_rate=Scaled(self.learning_rate, 2.0))
+        """Also at `dial_rate` times the learning rate: where more must go than the evidence would let go, the survivors
+        have further to move. Twice the rate is a point of accuracy at 99 %, and no harm at 95 % (`docs/recipe.md`)."""
+        return replace(super().pruned_to(sparsity, epochs), learning_rate=Scaled(self.learning_rate, self.dial_rate))

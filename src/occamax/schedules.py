@@ -97,7 +97,7 @@ class Affordable(Schedule):
     share: float
     begin: float = 0.4
     end: float = 0.8
-    first_nats: float = 0.5
+    first_nats: float = Schedule.first_nats
 
     def __post_init__(self):
         for name in ("last", "share", "first_nats"):

@@ -174,3 +174,4 @@ def test_the_dial_trains_bmr_at_twice_its_rate_and_the_paper_at_its_own():
     ours, theirs = BMR(learning_rate=Constant(0.03)), PaperBMR(learning_rate=Constant(0.03))
     assert ours.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.06)
     assert theirs.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.03)
+    assert replace(ours, dial_rate=3.0).pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.09)

@@ -124,8 +124,7 @@ def _network_predictor(model: Model, network: Any) -> Predict:
 
 
 def _on_all_cores(predict: Predict, pixels: np.ndarray, size: int = 16) -> np.ndarray:
-    """The answers about all images of what computes on one core. Few at a time stay in a core's cache: a ViT answers
-    half as fast again as by the hundred."""
+    """The answers about all images of what computes on one core; few at a time, which stay in a core's cache."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return np.concatenate(list(pool.map(predict, [pixels[i : i + size] for i in range(0, len(pixels), size)])))
 
