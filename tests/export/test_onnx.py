@@ -103,16 +103,16 @@ def test_a_mean_over_squares_joins_the_convolution_before_it(size, between):
     filters = [rng.normal(size=(3, 2, 3, 2)), rng.normal(size=(5, 3, 2, 2))]
     layers = [Convolution(w.astype(np.float32), rng.normal(size=len(w)).astype(np.float32)) for w in filters]
     stages = [layers[0], *map(Activation, between), Pool("mean"), layers[1], Activation("tanh"), Flatten()]
-    (joined, *rest) = with_phases(stages)
-    assert isinstance(joined, PooledConvolution)
+    (first, *rest) = with_phases(stages)
+    assert isinstance(first, PooledConvolution)
     assert rest == stages[-3:]
     card = Card(tuple("abcd"), (2, *size), (0.3, 0.4), (0.2, 0.1), 0, "0.0")
     shape = Chain(tuple(stages))(np.zeros((2, *size), np.float32)).shape
     stages.append(Affine(rng.normal(size=(4, *shape)).astype(np.float32), np.zeros(4, np.float32)))
     pixels = rng.integers(0, 256, (3, 2, *size)).astype(np.uint8)
     plain, ours = (
-        session(write_onnx(Chain(tuple(stages)), card, sparse)).run(None, {"pixels": pixels})[0]
-        for sparse in (False, True)
+        session(write_onnx(Chain(tuple(stages)), card, joined=joined)).run(None, {"pixels": pixels})[0]
+        for joined in (False, True)
     )
     assert np.allclose(ours, plain, atol=1e-5)
     assert not np.allclose(ours[0], ours[1], atol=1e-3)

@@ -65,7 +65,7 @@ def export(run: Path, form: str, out: Path, data_dir: Path | None = None, with_p
     pixels, targets = test.inputs, test.targets
     with TemporaryDirectory() as place:
         files = [Path(place) / f"{name}.{form}" for name in ("dense", "small")]
-        write(files[0], dense, card, sparse=False)
+        write(files[0], dense, card, as_usual=True)
         write(files[1], small, card, posterior=posterior)
         contents = [file.read_bytes() for file in files]
         before, after = (open_export(file, threads=1)[0] for file in files)  # what was read back is what is measured

@@ -79,15 +79,15 @@ def steps_between(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, steps.astype(np.uint8)
 
 
-def write_onnx(chain: c.Chain, card: Card, sparse: bool = True) -> bytes:
-    """The file's bytes. The graph is checked by onnx before it is given out. Unless `sparse`, it is what any exporter
-    would write: dense arrays, and pooling as such."""
+def write_onnx(chain: c.Chain, card: Card, sparse: bool = True, joined: bool = True) -> bytes:
+    """The file's bytes. The graph is checked by onnx before it is given out. `sparse` leaves zeros out of it, `joined`
+    makes one of a convolution and the mean over squares after it."""
     channels, height, width = card.input_shape
     graph = Graph((channels, height + 2 * card.pad, width + 2 * card.pad), sparse)
     stages = without_costly_taking(list(chain.stages), graph.image_shape)
     raw = on_raw_pixels(stages, card, graph.image_shape)
     x = _prepare(graph, card, standardise=raw is None)
-    for stage in with_phases(raw or stages) if sparse else raw or stages:
+    for stage in with_phases(raw or stages) if joined else raw or stages:
         x = _emit(graph, stage, x)
     graph.add("Softmax", x, axis=-1)
     graph.nodes[-1].output[0] = "probabilities"

@@ -22,15 +22,16 @@ FORMATS = ("onnx", "safetensors", "npz")
 Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
 
 
-def write(path: Path, chain: Chain, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
-    """A chain in the format that the path ends in; zeros are left out if `sparse`."""
+def write(path: Path, chain: Chain, card: Card, posterior: Packed | None = None, as_usual: bool = False) -> None:
+    """A chain in the format that the path ends in. `as_usual` is for comparison: nothing left out, packed or joined, as
+    any exporter would write it."""
     if path.suffix == ".onnx":
         _need("onnx")
         from .onnx_file import write_onnx
 
-        write_atomic(path, write_onnx(chain, card, sparse))
+        write_atomic(path, write_onnx(chain, card, sparse=not as_usual, joined=not as_usual))
     else:
-        arrays_file.write(path, chain, card, sparse, posterior)
+        arrays_file.write(path, chain, card, not as_usual, posterior)
 
 
 def open_export(path: Path, threads: int = 0) -> tuple[Predict, Card]:

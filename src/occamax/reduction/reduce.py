@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ArgumentError
@@ -94,7 +95,7 @@ def reduce(
     layout, posterior = model.layout, state.posterior
     mean, std = posterior.point[: layout.size], posterior.std[: layout.size]
     flags = reducible(layout, reduction.keep_output)
-    may_go, reducible_count = jnp.asarray(flags), int(flags.sum())  # counted here: XLA takes seconds to
+    may_go = lax.optimization_barrier(jnp.asarray(flags))  # XLA takes seconds to count constants, and complains
     if isinstance(posterior, PointMass):
         if reduction.criterion.needs_evidence or reduction.unit_price is not None:
             raise ArgumentError(
@@ -114,7 +115,7 @@ def reduce(
     alive, limit = state.mask & may_go, None
     if reduction.least_left is not None:
         count = jnp.sum(alive)
-        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * reducible_count).astype(count.dtype), 0)
+        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * jnp.sum(may_go)).astype(count.dtype), 0)
         limit = most / jnp.maximum(count, 1)
         gone &= lowest(jnp.where(gone, -delta_f, jnp.inf), most)
     if reduction.unit_price is not None:
