@@ -100,7 +100,8 @@ VARIANTS: dict[str, Method] = {
             "rate 2e-2": {"learning_rate": Cosine(2e-2)},
             "constant rate": {"learning_rate": Constant(1e-2)},
             "first std .01": {"first_std": 0.01},
-            "natural gradients": {"optimizer": NaturalGradient()},
+            "natural gradients, rate 3e-2": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.03)},
+            "natural gradients, rate 1e-1": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.1)},
             "flipout": {"estimator": Flipout()},
             "local reparameterisation": {"estimator": LocalReparameterisation()},
         }.items()

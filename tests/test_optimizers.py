@@ -31,6 +31,17 @@ def test_a_step_is_the_inverse_fisher_information_times_the_gradient(x64):
     assert updates.log_std[0] == pytest.approx(expected[1], rel=0.01)  # the logarithm, to first order
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_step_is_no_longer_than_a_tenth_of_the_deviation(sign, x64):
+    """A wide posterior under a light divergence: the natural step itself would be a million deviations."""
+    optimizer = NaturalGradient()(Constant(0.1), 10)
+    posterior = MeanField(jnp.array([0.0, 0.0]), jnp.log(jnp.array([0.1, 2.0])))
+    gradient = MeanField(sign * jnp.array([1.0, 1.0]), sign * jnp.array([1.0, 1.0]))
+    updates, _ = optimizer.update(gradient, optimizer.init(posterior), posterior, temper=1e-7)
+    assert np.allclose(updates.mean, -sign * np.array([0.01, 0.2]))
+    assert np.allclose(updates.log_std, -sign * 0.1, atol=1e-3)
+
+
 @pytest.mark.parametrize(("option", "named"), [({"momentum": 1.0}, "momentum"), ({"spread_rate": 0.0}, "spread_rate")])
 def test_bad_values_are_named(option, named):
     with pytest.raises(ArgumentError, match=named):

@@ -12,7 +12,7 @@ from .errors import ArgumentError
 from .posteriors import MeanField
 from .schedules import Schedule
 
-MOST = 0.1  # by which the logarithm of a deviation may change in one step of natural gradients
+MOST = 0.1  # by which a mean, in deviations, and the logarithm of a deviation may change in one natural step
 
 
 class Optimizer(ABC):
@@ -46,8 +46,10 @@ class NaturalGradient(Optimizer):
         μ ← μ − rate · σ² m / δ      ln σ ← ln σ − ½ ln(1 + r + ½ r²),   r = spread_rate · G_lnσ / δ
 
     where m is the mean of the gradients so far, `momentum` of it kept at each step. The logarithm is IVON's update of
-    the precision, which can never make it negative; the change is kept within ±`MOST`. A weight whose data say much
-    moves little, one at its prior much. A learning rate of 0.01 trains, 0.1 diverges (`docs/recipe.md`).
+    the precision, which can never make it negative. A weight whose data say much moves little, one at its prior much.
+    Both changes are kept within about ±`MOST`, that of μ in units of σ: while σ is still the wide one of the start, or
+    when the divergence's weight has just changed, σ² / δ is far too long a step. Learning rates of 0.03 to 0.1 train
+    (`docs/recipe.md`).
     """
 
     momentum: float = 0.9
@@ -67,9 +69,9 @@ class NaturalGradient(Optimizer):
             gradient = updates
             kept = self.momentum * state.momentum.mean + (1.0 - self.momentum) * gradient.mean
             unbiased = kept / (1.0 - self.momentum ** (state.count + 1))
-            mean = -rate(state.count / steps) * params.std**2 * unbiased / temper
-            change = self.spread_rate * gradient.log_std / temper
-            log_std = jnp.clip(-0.5 * jnp.log1p(change + 0.5 * change**2), -MOST, MOST)
+            mean = params.std * jnp.clip(-rate(state.count / steps) * params.std * unbiased / temper, -MOST, MOST)
+            change = jnp.clip(self.spread_rate * gradient.log_std / temper, -2.0 * MOST, 2.0 * MOST)
+            log_std = -0.5 * jnp.log1p(change + 0.5 * change**2)
             momentum = MeanField(kept, state.momentum.log_std)
             return MeanField(mean, log_std), _Momentum(state.count + 1, momentum)
 
