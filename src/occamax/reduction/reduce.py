@@ -94,8 +94,8 @@ def reduce(
     are cleared: nothing of it is left to drift."""
     layout, posterior = model.layout, state.posterior
     mean, std = posterior.point[: layout.size], posterior.std[: layout.size]
-    flags = reducible(layout, reduction.keep_output)
-    may_go = lax.optimization_barrier(jnp.asarray(flags))  # XLA takes seconds to count constants, and complains
+    may_go = jnp.asarray(reducible(layout, reduction.keep_output))
+    may_go = lax.optimization_barrier(may_go)  # XLA takes seconds to count constants, and complains
     if isinstance(posterior, PointMass):
         if reduction.criterion.needs_evidence or reduction.unit_price is not None:
             raise ArgumentError(
