@@ -199,6 +199,11 @@ class BMR(PaperBMR):
     calibration: Calibration | None = Calibration()
     dial_rate: float = 2.0
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.dial_rate > 0:
+            raise ArgumentError(f"dial_rate: {self.dial_rate!r} given; it must be positive")
+
     def pruned_to(self, sparsity, epochs):
         """Also at `dial_rate` times the learning rate: where more must go than the evidence would let go, the survivors
         have further to move. Twice the rate is a point of accuracy at 99 %, and no harm at 95 % (`docs/recipe.md`)."""

@@ -175,3 +175,5 @@ def test_the_dial_trains_bmr_at_twice_its_rate_and_the_paper_at_its_own():
     assert ours.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.06)
     assert theirs.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.03)
     assert replace(ours, dial_rate=3.0).pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.09)
+    with pytest.raises(ArgumentError, match="dial_rate: 0"):
+        BMR(dial_rate=0.0)
