@@ -14,10 +14,10 @@ import optax
 from jax import lax
 
 from occamax.data import Dataset
-from occamax.estimators import Estimator
 from occamax.experiment.config import METHODS, NETWORKS
 from occamax.experiment.program import Program, on_device
-from occamax.training import Budget
+from occamax.inference.estimators import Estimator
+from occamax.inference.training import Budget
 
 AUTHORS = Path(__file__).parent / "authors"  # pip install --no-deps --target benchmarks/authors bmr4pml==0.1.0
 if AUTHORS.is_dir():
@@ -43,16 +43,16 @@ def ours(
     method: str,
     steps: int,
     seeds: int = 1,
-    compute_type: Any = jnp.float32,
+    compute_dtype: Any = jnp.float32,
     estimator: Estimator | None = None,
 ) -> Contender:
     chosen, spec = METHODS[method](), NETWORKS[network]
     if estimator is not None:
         chosen = replace(chosen, estimator=estimator)
-    model = spec.model(dataset, chosen, compute_type)
+    model = spec.model(dataset, chosen, compute_dtype)
     program = Program(model, chosen, Budget(50, steps, BATCH), tuple(range(seeds)))
     data = on_device(dataset.train)
-    name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_type == jnp.float32 else " bfloat16")
+    name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_dtype == jnp.float32 else " bfloat16")
     name += f" {type(estimator).__name__}" if estimator is not None else ""
     return Contender(name, lambda state: program.train(state, data)[0], program.start(), steps, seeds, program)
 
@@ -84,7 +84,7 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
     from numpyro.infer.autoguide import AutoNormal
     from numpyro.optim import optax_to_numpyro
 
-    from occamax.layout import Layout
+    from occamax.structure.layout import Layout
 
     spec = NETWORKS[network]
     use_plain = plain and network == "lenet"

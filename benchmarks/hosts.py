@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from occamax.experiment.checkpoint import load_arrays
+from occamax.storage import load_arrays
 
 
 def begin(out: Path, options: argparse.Namespace, core: int, *more: str) -> subprocess.Popen:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from occamax.experiment import RunFolder
-from occamax.experiment.checkpoint import load_arrays
+from occamax.storage import load_arrays
 
 EPOCHS, EACH = 40, 10
 WORDS = f"train fashion_mini lenet-300-100 bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split()

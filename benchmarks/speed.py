@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from occamax.data import load_data
-from occamax.estimators import Flipout, LocalReparameterisation
 from occamax.experiment.folder import environment
 from occamax.experiment.program import on_device
-from occamax.posteriors import PointMass
+from occamax.inference.estimators import Flipout, LocalReparameterisation
+from occamax.inference.posteriors import Point
 
 EPOCH_STEPS = 500
 PEERS = ("numpyro", "numpyro-plain", "authors")  # plain: with Equinox's own convolution
@@ -103,7 +103,7 @@ def time_network(
     field = [contenders.ours(dataset, network, method, steps) for method in options.methods]
     if options.seeds:
         field.append(contenders.ours(dataset, network, "bmr-paper", steps, options.seeds))
-    field += [contenders.ours(dataset, network, m, steps, compute_type=jnp.bfloat16) for m in options.bfloat16]
+    field += [contenders.ours(dataset, network, m, steps, compute_dtype=jnp.bfloat16) for m in options.bfloat16]
     if options.estimators:
         field += [
             contenders.ours(dataset, network, "flat", steps, estimator=e)
@@ -184,7 +184,7 @@ def floor_ms(contender: contenders.Contender, data, ceilings: dict[str, float]) 
     program = contender.program
     assert program is not None
     model = program.model
-    vectors = 1 if isinstance(program.of_seed(contender.carry, 0).posterior, PointMass) else 2
+    vectors = 1 if isinstance(program.of_seed(contender.carry, 0).posterior, Point) else 2
     moved = 4 * 2 * 3 * vectors * model.latent_count + contenders.BATCH * data[0][0].nbytes
     state = program.of_seed(contender.carry, 0)
     forward = jax.jit(lambda s, x: model.outputs(model.bind(s.posterior.point, s.mask), x))

@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 
 import trials
 
-from occamax.calibration import Calibration
-from occamax.estimators import Flipout, LocalReparameterisation
-from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, Method, PaperBMR, Uniform, VarianceScaled
-from occamax.optimizers import NaturalGradient
-from occamax.priors import FanIn, Flat
+from occamax.inference.calibration import Calibration
+from occamax.inference.estimators import Flipout, LocalReparameterisation
+from occamax.inference.optimizers import NaturalGradient
+from occamax.inference.priors import FanInPrior, FlatPrior
+from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
+from occamax.methods import BMR, MAP, Flat, Tiered, Method, PaperBMR, Uniform, VarianceScaled
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
-from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 
 AFFORDABLE = Affordable(0.6, 0.75)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
@@ -39,9 +39,9 @@ def steps() -> dict[str, Method]:
     for name, change in {
         "+ scaled means": {"first_means": VarianceScaled()},
         "+ cosine rate": {"learning_rate": Cosine(1e-2)},
-        "+ gains centred on one": {"prior": Flat(gain_center=1.0)},
-        "+ affordable divergence": {"divergence_weight": AFFORDABLE},
-        "+ fan-in priors": {"prior": FanIn()},
+        "+ gains centred on one": {"prior": FlatPrior(gain_center=1.0)},
+        "+ affordable divergence": {"kl_weight": AFFORDABLE},
+        "+ fan-in priors": {"prior": FanInPrior()},
         "+ the evidence alone": {"criterion": Evidence()},
         "+ the true evidence, rising": {"evidence": RISING, "schedule": Between(0.1, 0.8)},
         "+ a pace": {"least_left": PACE},
@@ -55,8 +55,8 @@ def steps() -> dict[str, Method]:
 
 VARIANTS: dict[str, Method] = {
     "map": MAP(),
-    "flat": MeanFieldFlat(),
-    "tiered": MeanFieldTiered(),
+    "flat": Flat(),
+    "tiered": Tiered(),
     "plain": trials.plain(),
     "plain, rate 1e-3": trials.plain(1e-3),
     "plain, rate 1e-2": trials.plain(1e-2),
@@ -68,21 +68,21 @@ VARIANTS: dict[str, Method] = {
         f"bmr, {name}": changed(BMR(), **change)
         for name, change in {
             "uniform means": {"first_means": Uniform()},
-            "flat prior": {"prior": Flat(gain_center=1.0)},
-            "wider prior": {"prior": FanIn(gain=4.0)},
-            "divergence up to 1": {"divergence_weight": Affordable(1.0, 0.75)},
-            "divergence up to .3": {"divergence_weight": Affordable(0.3, 0.75)},
-            "a quarter of the nats": {"divergence_weight": Affordable(0.6, 0.25)},
-            "half the nats": {"divergence_weight": Affordable(0.6, 0.5)},
-            "all the nats": {"divergence_weight": Affordable(0.6, 1.0)},
-            "twice the nats": {"divergence_weight": Affordable(0.6, 2.0)},
-            "warming from a fifth": {"divergence_weight": Affordable(0.6, 0.75, 0.2, 0.6)},
+            "flat prior": {"prior": FlatPrior(gain_center=1.0)},
+            "wider prior": {"prior": FanInPrior(gain=4.0)},
+            "divergence up to 1": {"kl_weight": Affordable(1.0, 0.75)},
+            "divergence up to .3": {"kl_weight": Affordable(0.3, 0.75)},
+            "a quarter of the nats": {"kl_weight": Affordable(0.6, 0.25)},
+            "half the nats": {"kl_weight": Affordable(0.6, 0.5)},
+            "all the nats": {"kl_weight": Affordable(0.6, 1.0)},
+            "twice the nats": {"kl_weight": Affordable(0.6, 2.0)},
+            "warming from a fifth": {"kl_weight": Affordable(0.6, 0.75, 0.2, 0.6)},
             "no calibration": {"calibration": None},
-            "divergence .1": {"divergence_weight": Constant(0.1)},
-            "divergence .3": {"divergence_weight": Constant(0.3)},
-            "divergence .1 to .6": {"divergence_weight": Geometric(0.1, 0.6, 0.4, 0.8)},
-            "divergence .03 to .3": {"divergence_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
-            "divergence 1 to .3": {"divergence_weight": Ramp(1.0, 0.3, 0.4, 0.6)},
+            "divergence .1": {"kl_weight": Constant(0.1)},
+            "divergence .3": {"kl_weight": Constant(0.3)},
+            "divergence .1 to .6": {"kl_weight": Geometric(0.1, 0.6, 0.4, 0.8)},
+            "divergence .03 to .3": {"kl_weight": Ramp(0.03, 0.3, 0.4, 0.8)},
+            "divergence 1 to .3": {"kl_weight": Ramp(1.0, 0.3, 0.4, 0.6)},
             "spike and slab": {"criterion": SpikeAndSlab()},
             "a nat to spare": {"criterion": Evidence(1.0)},
             "half a nat to spare": {"criterion": Evidence(0.5)},

@@ -15,17 +15,17 @@ from occamax.experiment.config import NETWORKS, PRECISIONS
 from occamax.experiment.loop import epochs as run_epochs
 from occamax.experiment.loop import sparsity
 from occamax.experiment.program import Program, on_device
+from occamax.inference.priors import FanInPrior
+from occamax.inference.schedules import Cosine
 from occamax.methods import MAP, Method, VarianceScaled
-from occamax.priors import FanIn
-from occamax.schedules import Cosine
 
-CURVE = ("accuracy", "nll", "sparsity", "divergence_weight", "fit", "held_out_nll")
+CURVE = ("accuracy", "nll", "sparsity", "kl_weight", "fit", "held_out_nll")
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 
 def plain(rate: float = 5e-3, **changes) -> Method:
     """Plain training with the options of the recipe that apply to it."""
-    return MAP(**{"first_means": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanIn(), **changes})
+    return MAP(**{"first_means": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanInPrior(), **changes})
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def main() -> None:
         Gated(20, 16, 2, key=jax.random.key(0)),
         (x[:3000], labels[:3000]),
         # few weights and many examples: the evidence itself decides, and weights may be large
-        method=ox.BMR(prior=ox.Flat(base_std=1.0), divergence_weight=ox.Constant(1.0)),
+        method=ox.BMR(prior=ox.FlatPrior(base_std=1.0), kl_weight=ox.Constant(1.0)),
         test=(x[3000:], labels[3000:]),
         select=lambda network: (network.hidden, network.gate, network.head),  # the last one is the output layer
         epochs=12,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import occamax as ox
 from occamax.evaluation import predict, score
-from occamax.training import make_epoch, start
+from occamax.inference.training import make_epoch, start
 
 
 def main(epochs: int = 10, steps: int = 100) -> None:
@@ -23,17 +23,17 @@ def main(epochs: int = 10, steps: int = 100) -> None:
 
     # model: a plain network, as one vector of random weights under a prior
     network = ox.MLP(dataset.shape, dataset.classes, key=jax.random.key(0))
-    model = ox.Model(network, ox.Flat(), preprocess=dataset.standardise())
+    model = ox.Model(network, ox.FlatPrior(), preprocess=dataset.standardise())
     print(f"{model.layout.size:,} weights in {len(model.layout.blocks)} layers")
 
     # the first posterior, and the compiled parts
     budget = ox.Budget(epochs, steps)
     optimizer = ox.AdaBelief()(ox.Cosine(1e-2), budget.total_steps)
     key = jax.random.key(1)
-    posterior = ox.MeanField.around(ox.VarianceScaled()(model, key), 0.1)
+    posterior = ox.IndependentNormals.around(ox.VarianceScaled()(model, key), 0.1)
     state = start(posterior, model.layout.size, optimizer, key)
     reduction = ox.Reduction(ox.SpikeAndSlab())
-    train_epoch = jax.jit(make_epoch(model, optimizer, budget, divergence_weight=ox.Constant(0.1)), donate_argnums=0)
+    train_epoch = jax.jit(make_epoch(model, optimizer, budget, kl_weight=ox.Constant(0.1)), donate_argnums=0)
     reduce_once = jax.jit(lambda state: ox.reduce(model, state, reduction, optimizer))
     evaluate = jax.jit(lambda state: predict(model, state.posterior, state.mask, key, *test, samples=20))
 

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import occamax as ox
-from occamax.calibration import Calibration, count_trained, places_held_out, places_trained
 from occamax.data import Stream
 from occamax.errors import ArgumentError
 from occamax.evaluation import best_temperature, outputs_of_draws, with_outputs_divided
 from occamax.experiment.loop import epochs
 from occamax.experiment.program import Program
-from occamax.likelihoods import Categorical, Gaussian
-from occamax.methods import MAP, MeanFieldFlat
-from occamax.schedules import Affordable
-from occamax.training import draws
+from occamax.inference.calibration import Calibration, count_trained, places_held_out, places_trained
+from occamax.inference.likelihoods import Categorical, Gaussian
+from occamax.inference.schedules import Affordable
+from occamax.inference.training import draws
+from occamax.methods import MAP, Flat
 
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
 
-METHOD = MeanFieldFlat(divergence_weight=ox.Constant(0.05), calibration=Calibration(one_in=5, spread=2.0))
+METHOD = Flat(kl_weight=ox.Constant(0.05), calibration=Calibration(one_in=5, spread=2.0))
 
 
 def run(method, data, seeds=(0,), count=3, steps=60, network=None, test=None):
@@ -80,13 +80,13 @@ def test_draws_after_an_epoch_change_what_is_seen_and_not_what_is_learnt():
 def test_what_held_out_examples_cost_sets_the_next_epochs_divergence(seeds):
     """By the formula, written out; in the first epoch half a nat is taken. No schedule's end comes near."""
     x, y = tiny_data(50)
-    method = replace(METHOD, divergence_weight=ox.Affordable(0.9, 0.1, 0.99, 1.0))
+    method = replace(METHOD, kl_weight=ox.Affordable(0.9, 0.1, 0.99, 1.0))
     program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(4, 200, 16), seeds)
     lines = [e.metrics for e in epochs(program, program.start(), (jnp.asarray(x), jnp.asarray(y)), None)]
     most = Categorical().baseline(y)
     nats = [[0.5] * len(seeds), *([min(m["held_out_nll"], most) for m in line] for line in lines)]
     for before, line in list(zip(nats, lines, strict=False))[:3]:
-        found = [m["divergence_weight"] for m in line]
+        found = [m["kl_weight"] for m in line]
         assert found == pytest.approx([0.1 * 40 * n / program.model.layout.size for n in before], rel=1e-3)
     assert max(nats[2]) < 0.9 * most
 
@@ -134,7 +134,7 @@ def test_an_overconfident_network_becomes_less_sure(seeds):
     more = jnp.asarray(tiny_data(2000, seed=5)[0])
     truth = ((more[:, 0] > 0) ^ (np.random.default_rng(2).random(2000) < 0.3)).astype(np.int32)
     few = (x[:60], noisy[:60])
-    cold = replace(METHOD, divergence_weight=ox.Constant(1e-4), calibration=Calibration(one_in=2, spread=2.0))
+    cold = replace(METHOD, kl_weight=ox.Constant(1e-4), calibration=Calibration(one_in=2, spread=2.0))
     last = run(cold, few, seeds, 4, 400, test=(more, truth))
     plain = run(replace(cold, calibration=None), few, seeds, 4, 400, test=(more, truth))
     for calibrated, raw in zip(last.metrics, plain.metrics, strict=True):

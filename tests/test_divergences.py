@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from occamax.divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
+from occamax.inference.divergences import (
+    gamma_log_density,
+    lognormal_gamma_divergence,
+    normal_divergence,
+    normal_log_density,
+)
 
 from .tolerances import FINITE_DIFFERENCE, QUADRATURE
 

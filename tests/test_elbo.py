@@ -10,13 +10,13 @@ import pytest
 from jax import lax
 from numpyro.infer.util import log_density
 
-from occamax.likelihoods import Bernoulli, Categorical, Gaussian
-from occamax.model import Model
-from occamax.optimizers import AdaBelief, NaturalGradient
-from occamax.posteriors import MeanField, PointMass
-from occamax.priors import Flat, Tiered
-from occamax.schedules import Cosine
-from occamax.training import objective
+from occamax.inference.likelihoods import Bernoulli, Categorical, Gaussian
+from occamax.inference.model import Model
+from occamax.inference.optimizers import AdaBelief, NaturalGradient
+from occamax.inference.posteriors import IndependentNormals, Point
+from occamax.inference.priors import FlatPrior, HorseshoePrior
+from occamax.inference.schedules import Cosine
+from occamax.inference.training import objective
 
 from .tolerances import SINGLE, STANDARD_ERRORS
 from .toys import Fixed, KnownNoise, Regression, Tiny, conjugate_problem, exact_posterior, tiny_data
@@ -63,8 +63,8 @@ def sites(model, latents, names):
 
 
 ORACLES = [
-    (Flat(), flat_model, ("scales", "first", "second")),
-    (Tiered(), tiered_model, ("slab", "halves", "first", "second")),
+    (FlatPrior(), flat_model, ("scales", "first", "second")),
+    (HorseshoePrior(), tiered_model, ("slab", "halves", "first", "second")),
 ]
 
 
@@ -73,7 +73,7 @@ def test_the_joint_density_is_numpyros(prior, oracle, names, key):
     """A point mass costs −ln p(latents); with the likelihood at that point it is NumPyro's joint density."""
     model, (x, y) = Model(Tiny(), prior), tiny_arrays()
     latents = jax.random.normal(key, (model.latent_count,))
-    loss, info = objective(PointMass(latents), model, jnp.ones(model.layout.size, bool), (x, y), key, len(x))
+    loss, info = objective(Point(latents), model, jnp.ones(model.layout.size, bool), (x, y), key, len(x))
     expected, _ = log_density(oracle, (x, y), {}, sites(model, latents, names))
     assert np.isclose(info.neg_elbo, -expected, rtol=SINGLE)
     assert np.isclose(loss, -expected / len(x), rtol=SINGLE)
@@ -84,7 +84,7 @@ def test_the_elbo_is_numpyros(prior, oracle, names, key):
     """Over many common draws, NumPyro's ln q − ln p(D, z) averages to our likelihood at the draw plus closed forms."""
     model, (x, y) = Model(Tiny(), prior), tiny_arrays()
     mean = 0.5 * jax.random.normal(key, (model.latent_count,))
-    posterior = MeanField(mean, 0.3 * jax.random.normal(jax.random.key(1), mean.shape) - 1.5)
+    posterior = IndependentNormals(mean, 0.3 * jax.random.normal(jax.random.key(1), mean.shape) - 1.5)
     mask = jnp.ones(model.layout.size, bool)
     gammas = model.latent_prior
 
@@ -137,7 +137,7 @@ def test_the_gradient_vanishes_at_the_exact_optimum(key):
     log_std = jnp.asarray(np.log(std), jnp.float32)
 
     def gradients(mean):
-        posterior = MeanField(jnp.asarray(mean, jnp.float32), log_std)
+        posterior = IndependentNormals(jnp.asarray(mean, jnp.float32), log_std)
         slope = jax.grad(objective, has_aux=True)
         keys = jax.random.split(key, 4000)
         found = jax.vmap(lambda k: slope(posterior, model, mask, data, k, len(data[0]))[0])(keys)
@@ -151,13 +151,13 @@ def test_the_gradient_vanishes_at_the_exact_optimum(key):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "rate"), [(AdaBelief(), Cosine(0.02)), (NaturalGradient(spread_rate=0.002), Cosine(0.1))]
+    ("optimizer", "rate"), [(AdaBelief(), Cosine(0.02)), (NaturalGradient(log_std_rate=0.002), Cosine(0.1))]
 )
 def test_training_reaches_the_exact_optimum(key, optimizer, rate):
     model, data, (mean, std) = conjugate_model()
     mask = jnp.ones(model.layout.size, bool)
     optimizer = optimizer(rate, 4000)
-    posterior = MeanField.around(jnp.zeros(5), 0.5)
+    posterior = IndependentNormals.around(jnp.zeros(5), 0.5)
 
     def step(carry, k):
         posterior, state = carry
@@ -173,8 +173,8 @@ def test_training_reaches_the_exact_optimum(key, optimizer, rate):
 
 def test_a_removed_weight_costs_nothing(key):
     """Trap 3: the divergence of what is gone must not stay in the evidence."""
-    model = Model(Tiny(), Flat())
-    posterior = MeanField.around(jax.random.normal(key, (model.latent_count,)), 0.1)
+    model = Model(Tiny(), FlatPrior())
+    posterior = IndependentNormals.around(jax.random.normal(key, (model.latent_count,)), 0.1)
     mask = jnp.arange(model.layout.size) % 2 == 0
     all_kept = posterior.divergence(model.latent_prior, jnp.ones(model.layout.size, bool))
     half = posterior.divergence(model.latent_prior, mask)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from occamax.errors import ArgumentError
-from occamax.estimators import Flipout, LocalReparameterisation, SharedDraw
 from occamax.experiment.program import Program
-from occamax.likelihoods import Bernoulli
-from occamax.methods import MAP, MeanFieldFlat
-from occamax.model import Model
-from occamax.posteriors import MeanField
-from occamax.training import Budget, objective
+from occamax.inference.estimators import Flipout, LocalReparameterisation, SharedDraw
+from occamax.inference.likelihoods import Bernoulli
+from occamax.inference.model import Model
+from occamax.inference.posteriors import IndependentNormals
+from occamax.inference.training import Budget, objective
+from occamax.methods import MAP, Flat
 
 from .tolerances import STANDARD_ERRORS
 from .toys import Fixed, Regression, Tiny, tiny_data
@@ -25,7 +25,7 @@ def logistic():
     x = rng.normal(size=(8, 2)).astype(np.float32)
     y = (x[:, :1] - 0.5 * x[:, 1:] > 0).astype(np.int32)
     model = Model(Regression(2), Fixed(1.5), Bernoulli())
-    return model, (jnp.asarray(x), jnp.asarray(y)), MeanField(jnp.array([0.4, -0.2]), jnp.array([-0.3, 0.2]))
+    return model, (jnp.asarray(x), jnp.asarray(y)), IndependentNormals(jnp.array([0.4, -0.2]), jnp.array([-0.3, 0.2]))
 
 
 def exact_gradient(model, data, posterior):
@@ -76,8 +76,8 @@ def test_local_noise_lowers_the_variance(key):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS[1:], ids=lambda e: type(e).__name__)
 def test_removed_weights_have_no_noise(estimator, key):
-    model = Model(Tiny(), MeanFieldFlat().prior)
-    posterior = MeanField.around(jax.random.normal(key, (model.latent_count,)), 0.5)
+    model = Model(Tiny(), Flat().prior)
+    posterior = IndependentNormals.around(jax.random.normal(key, (model.latent_count,)), 0.5)
     x, y = map(jnp.asarray, tiny_data())
     none = jnp.zeros(model.layout.size, bool)
     found = model.expected_log_likelihood(posterior, estimator, none, x, y, key)
@@ -88,7 +88,7 @@ def test_removed_weights_have_no_noise(estimator, key):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS[1:], ids=lambda e: type(e).__name__)
 def test_a_network_trains_with_it(estimator):
-    method = MeanFieldFlat(estimator=estimator)
+    method = Flat(estimator=estimator)
     program = Program(Model(Tiny(), method.prior), method, Budget(1, 400, 32))
     _, info = program.train(program.start(), tuple(map(jnp.asarray, tiny_data(n=64))))
     assert info.neg_elbo[-50:].mean() < 0.8 * info.neg_elbo[:50].mean()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from occamax import networks
 from occamax.errors import LayoutError
-from occamax.layout import Layout
+from occamax.structure.layout import Layout
 
 from .toys import Tiny
 
@@ -142,12 +142,12 @@ def test_spread_totals_and_rows_agree_with_the_matrices(sizes, seed):
     network = Tiny(sizes=tuple(sizes))
     layout = Layout.of(network)
     values = jax.random.normal(jax.random.key(seed), (2,))
-    for i, matrix in enumerate(layout.matrices(layout.spread(values))):
+    for i, matrix in enumerate(layout.matrices(layout.blocks_to_weights(values))):
         assert jnp.all(matrix == values[i])
     vector = jax.random.normal(jax.random.key(seed + 1), (layout.size,))
     assert np.allclose(layout.totals(vector), [m.sum() for m in layout.matrices(vector)], atol=1e-5)
     rows = jax.random.normal(jax.random.key(seed + 2), (sum(layout.row_counts),))
-    spread = layout.matrices(layout.spread_rows(rows))
+    spread = layout.matrices(layout.rows_to_weights(rows))
     assert jnp.array_equal(jnp.concatenate([matrix[:, 0] for matrix in spread]), rows)
     assert all(jnp.all(matrix == matrix[:, :1]) for matrix in spread)
     for i, (start, stop) in enumerate(layout.bounds):

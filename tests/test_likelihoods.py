@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import optimize, stats
 
-from occamax.likelihoods import Bernoulli, Categorical, Gaussian
+from occamax.inference.likelihoods import Bernoulli, Categorical, Gaussian
 
 from .tolerances import QUADRATURE
 

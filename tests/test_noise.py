@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from occamax.noise import inverse_erf, mix, random_bits, standard_normal
+from occamax.inference.noise import inverse_erf, mix, random_bits, standard_normal
 
 from .tolerances import STANDARD_ERRORS
 

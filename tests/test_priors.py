@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from occamax import networks
-from occamax.layout import Layout
-from occamax.priors import FanIn, Flat
+from occamax.inference.priors import FanInPrior, FlatPrior
+from occamax.structure.layout import Layout
 
 
 def stds_by_layer(prior, layout, log_precision=0.0):
@@ -16,17 +16,17 @@ def stds_by_layer(prior, layout, log_precision=0.0):
 
 def test_deviations_by_hand():
     layout = Layout.of(networks.MLP((1, 4, 4), 3, (25,), key=jax.random.key(0)))
-    assert np.allclose(stds_by_layer(Flat(), layout), [[0.1], [1.0]])
-    assert np.allclose(stds_by_layer(FanIn(gain=4.0), layout), [[2 / 4], [2 / 5]])
+    assert np.allclose(stds_by_layer(FlatPrior(), layout), [[0.1], [1.0]])
+    assert np.allclose(stds_by_layer(FanInPrior(gain=4.0), layout), [[2 / 4], [2 / 5]])
     # a precision of e² makes the deviation e times smaller
-    assert np.allclose(stds_by_layer(FanIn(), layout, 2.0), [[np.exp(-1) / 4], [np.exp(-1) / 5]])
+    assert np.allclose(stds_by_layer(FanInPrior(), layout, 2.0), [[np.exp(-1) / 4], [np.exp(-1) / 5]])
 
 
 def test_fan_in_keeps_activations_at_their_size():
     """Unit inputs through layers of very different widths: the deviation of the outputs stays near one."""
     layout = Layout.of(networks.MLP((1, 20, 20), 50, (30, 1000), activation=lambda x: x, key=jax.random.key(0)))
     network = networks.MLP((1, 20, 20), 50, (30, 1000), activation=lambda x: x, key=jax.random.key(0))
-    prior, log_scales = FanIn(), jnp.zeros(len(layout.blocks))
+    prior, log_scales = FanInPrior(), jnp.zeros(len(layout.blocks))
     keys = jax.random.split(jax.random.key(1), 64)
 
     def outputs(key):
@@ -40,5 +40,5 @@ def test_fan_in_keeps_activations_at_their_size():
 
 def test_gains_lie_around_one():
     layout = Layout.of(networks.ViT((1, 8, 8), 3, depth=1, heads=1, width=4, hidden=4, key=jax.random.key(0)))
-    weights = FanIn().weights(layout, jnp.zeros(layout.size), jnp.zeros(len(layout.blocks)))
+    weights = FanInPrior().weights(layout, jnp.zeros(layout.size), jnp.zeros(len(layout.blocks)))
     assert np.array_equal(np.asarray(weights) == 1.0, layout.gains())

@@ -5,10 +5,10 @@ import pytest
 
 from occamax.errors import ArgumentError
 from occamax.experiment.program import Program
-from occamax.methods import BMR, MAP, MeanFieldFlat, MeanFieldTiered, PaperBMR, VarianceScaled
-from occamax.model import Model
-from occamax.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.training import Budget, make_epoch
+from occamax.inference.model import Model
+from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
+from occamax.inference.training import Budget, make_epoch
+from occamax.methods import BMR, MAP, Flat, Tiered, PaperBMR, VarianceScaled
 
 from .tolerances import SINGLE
 from .toys import Tiny, tiny_data
@@ -32,7 +32,7 @@ def trained(program, epochs=2):
 
 
 @pytest.mark.parametrize(
-    "method", [MAP(), MeanFieldFlat(), MeanFieldTiered(), PaperBMR(), BMR()], ids=lambda m: type(m).__name__
+    "method", [MAP(), Flat(), Tiered(), PaperBMR(), BMR()], ids=lambda m: type(m).__name__
 )
 def test_every_part_is_compiled_once(method):
     """Weak types or a changed structure would compile again; this counts."""
@@ -49,7 +49,7 @@ def test_every_part_is_compiled_once(method):
 
 
 def test_training_lowers_the_objective():
-    program = program_of(MeanFieldFlat(), budget=Budget(1, 600, 64))
+    program = program_of(Flat(), budget=Budget(1, 600, 64))
     _, info = program.train(program.start(), data())
     assert info.neg_elbo[-100:].mean() < 0.8 * info.neg_elbo[:100].mean()
 
@@ -61,10 +61,10 @@ def test_one_seed_twice_is_identical_and_another_differs():
 
 
 def test_compiled_is_eager():
-    program = program_of(MeanFieldFlat(), budget=Budget(1, 2, 8))
+    program = program_of(Flat(), budget=Budget(1, 2, 8))
     compiled, _ = program.train(program.start(), data())
     with jax.disable_jit():
-        eager, _ = make_epoch(program.model, program.optimizer, program.budget, program.method.divergence_weight)(
+        eager, _ = make_epoch(program.model, program.optimizer, program.budget, program.method.kl_weight)(
             program.start(), data()
         )
     assert np.allclose(compiled.posterior.mean, eager.posterior.mean, atol=SINGLE)
@@ -79,7 +79,7 @@ def test_several_seeds_at_once_are_each_alone():
 
 def test_the_reported_elbo_is_not_tempered():
     """neg_elbo is at divergence weight one, whatever is minimised."""
-    full, half = (program_of(MeanFieldFlat(divergence_weight=Constant(w)), budget=Budget(1, 1, 16)) for w in (1.0, 0.5))
+    full, half = (program_of(Flat(kl_weight=Constant(w)), budget=Budget(1, 1, 16)) for w in (1.0, 0.5))
     (_, one), (_, two) = (p.train(p.start(), data()) for p in (full, half))
     assert jnp.array_equal(one.neg_elbo, two.neg_elbo)
     assert np.isclose(one.neg_elbo[0], one.expected_nll[0] + one.divergence[0], rtol=SINGLE)
@@ -119,12 +119,12 @@ def test_bad_options_of_a_method_are_refused_by_name():
 
 
 def test_an_affordable_divergence_is_a_constant_while_nothing_is_pruned():
-    affordable = 0.1 * len(data()[0]) / program_of(MeanFieldFlat()).model.layout.size
+    affordable = 0.1 * len(data()[0]) / program_of(Flat()).model.layout.size
     assert affordable < 0.5
     schedules = (Affordable(0.9, 0.1 / 0.7, 0.9, 1.0, first_nats=0.7), Constant(affordable))
-    one, two = (trained(program_of(MeanFieldFlat(divergence_weight=schedule)))[0] for schedule in schedules)
+    one, two = (trained(program_of(Flat(kl_weight=schedule)))[0] for schedule in schedules)
     assert jnp.allclose(one.posterior.mean, two.posterior.mean, atol=1e-6)
-    other, _ = trained(program_of(MeanFieldFlat(divergence_weight=Constant(0.9))))
+    other, _ = trained(program_of(Flat(kl_weight=Constant(0.9))))
     assert not jnp.allclose(one.posterior.mean, other.posterior.mean, atol=1e-3)
 
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occamax.likelihoods import Likelihood
-from occamax.priors import Prior
+from occamax.inference.likelihoods import Likelihood
+from occamax.inference.priors import Prior
 
 
 class Tiny(eqx.Module):

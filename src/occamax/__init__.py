@@ -11,132 +11,113 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .calibration import Calibration as Calibration
+    from . import reduction as criteria
     from .data import Dataset as Dataset
+    from .data import HorizontalFlip as HorizontalFlip
+    from .data import RandomCrop as RandomCrop
     from .data import Split as Split
     from .data import Standardise as Standardise
+    from .data import StandardiseColumns as StandardiseColumns
     from .data import Stream as Stream
+    from .data import dataset_of as dataset_of
     from .data import load_data as load_data
     from .data import open_arrays as open_arrays
     from .errors import ArgumentError as ArgumentError
     from .errors import DataError as DataError
     from .errors import DivergedError as DivergedError
+    from .errors import ExportError as ExportError
     from .errors import LayoutError as LayoutError
     from .errors import OccamaxError as OccamaxError
     from .errors import RunError as RunError
-    from .estimators import Flipout as Flipout
-    from .estimators import LocalReparameterisation as LocalReparameterisation
-    from .estimators import SharedDraw as SharedDraw
     from .evaluation import Predictive as Predictive
     from .evaluation import accuracy as accuracy
     from .evaluation import brier as brier
     from .evaluation import calibration_error as calibration_error
-    from .experiment import Config as Config
-    from .experiment import Experiment as Experiment
-    from .experiment import Fit as Fit
-    from .experiment import RunFolder as RunFolder
-    from .experiment import fit as fit
-    from .layout import Block as Block
-    from .layout import Layout as Layout
-    from .likelihoods import Bernoulli as Bernoulli
-    from .likelihoods import Categorical as Categorical
-    from .likelihoods import Gaussian as Gaussian
+    from .experiment.config import Config as Config
+    from .experiment.devices import Devices as Devices
+    from .experiment.folder import RunFolder as RunFolder
+    from .fitting import Fit as Fit
+    from .fitting import fit as fit
+    from .fitting import load as load
+    from .inference import initializers as init
+    from .inference import schedules as schedules
+    from .inference.calibration import Calibration as Calibration
+    from .inference.estimators import Flipout as Flipout
+    from .inference.estimators import LocalReparameterisation as LocalReparameterisation
+    from .inference.estimators import SharedDraw as SharedDraw
+    from .inference.likelihoods import Bernoulli as Bernoulli
+    from .inference.likelihoods import Categorical as Categorical
+    from .inference.likelihoods import Gaussian as Gaussian
+    from .inference.model import Model as Model
+    from .inference.optimizers import AdaBelief as AdaBelief
+    from .inference.optimizers import NaturalGradient as NaturalGradient
+    from .inference.posteriors import IndependentNormals as IndependentNormals
+    from .inference.posteriors import MeanField as MeanField
+    from .inference.posteriors import Point as Point
+    from .inference.posteriors import PointMass as PointMass
+    from .inference.priors import FanInPrior as FanInPrior
+    from .inference.priors import FlatPrior as FlatPrior
+    from .inference.priors import HorseshoePrior as HorseshoePrior
+    from .inference.training import Budget as Budget
+    from .inference.training import State as State
     from .methods import BMR as BMR
     from .methods import MAP as MAP
+    from .methods import Flat as Flat
     from .methods import HorseshoeBMR as HorseshoeBMR
-    from .methods import MeanFieldFlat as MeanFieldFlat
-    from .methods import MeanFieldTiered as MeanFieldTiered
     from .methods import Method as Method
     from .methods import PaperBMR as PaperBMR
-    from .methods import Uniform as Uniform
-    from .methods import VarianceScaled as VarianceScaled
-    from .model import Model as Model
+    from .methods import Tiered as Tiered
     from .networks import MLP as MLP
     from .networks import LeNet as LeNet
     from .networks import Mixer as Mixer
+    from .networks import NetworkSource as NetworkSource
     from .networks import ViT as ViT
-    from .optimizers import AdaBelief as AdaBelief
-    from .optimizers import NaturalGradient as NaturalGradient
-    from .posteriors import MeanField as MeanField
-    from .posteriors import PointMass as PointMass
-    from .priors import FanIn as FanIn
-    from .priors import Flat as Flat
-    from .priors import Tiered as Tiered
-    from .reduction import Between as Between
-    from .reduction import Chance as Chance
-    from .reduction import Every as Every
-    from .reduction import Evidence as Evidence
-    from .reduction import Horseshoe as Horseshoe
-    from .reduction import KeepingEvidence as KeepingEvidence
-    from .reduction import Magnitude as Magnitude
+    from .networks import network_named as network_named
     from .reduction import Reduction as Reduction
-    from .reduction import SignalToNoise as SignalToNoise
-    from .reduction import SpikeAndSlab as SpikeAndSlab
-    from .reduction import TargetSparsity as TargetSparsity
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
-    from .schedules import Affordable as Affordable
-    from .schedules import Constant as Constant
-    from .schedules import Cosine as Cosine
-    from .schedules import Geometric as Geometric
-    from .schedules import Ramp as Ramp
-    from .schedules import Scaled as Scaled
-    from .training import Budget as Budget
-    from .training import State as State
+    from .structure.layout import Block as Block
+    from .structure.layout import Layout as Layout
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
+_MODULES = {"criteria": "reduction", "init": "inference.initializers", "schedules": "inference.schedules"}
 _HOMES = {
-    "calibration": ("Calibration",),
-    "data": ("Dataset", "Split", "Standardise", "Stream", "load_data", "open_arrays"),
-    "errors": ("ArgumentError", "DataError", "DivergedError", "LayoutError", "OccamaxError", "RunError"),
-    "estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
+    "data": (
+        "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",
+        "load_data", "open_arrays",
+    ),
+    "errors": (
+        "ArgumentError", "DataError", "DivergedError", "ExportError", "LayoutError", "OccamaxError", "RunError",
+    ),
     "evaluation": ("Predictive", "accuracy", "brier", "calibration_error"),
-    "experiment": ("Config", "Experiment", "Fit", "RunFolder", "fit"),
-    "layout": ("Block", "Layout"),
-    "likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
-    "methods": (
-        "BMR",
-        "HorseshoeBMR",
-        "MAP",
-        "MeanFieldFlat",
-        "MeanFieldTiered",
-        "Method",
-        "PaperBMR",
-        "Uniform",
-        "VarianceScaled",
-    ),
-    "model": ("Model",),
-    "networks": ("LeNet", "MLP", "Mixer", "ViT"),
-    "optimizers": ("AdaBelief", "NaturalGradient"),
-    "posteriors": ("MeanField", "PointMass"),
-    "priors": ("FanIn", "Flat", "Tiered"),
-    "reduction": (
-        "Chance",
-        "Between",
-        "Every",
-        "Evidence",
-        "Horseshoe",
-        "KeepingEvidence",
-        "Magnitude",
-        "Reduction",
-        "SignalToNoise",
-        "SpikeAndSlab",
-        "TargetSparsity",
-        "delta_f",
-        "reduce",
-    ),
-    "schedules": ("Affordable", "Constant", "Cosine", "Geometric", "Ramp", "Scaled"),
-    "training": ("Budget", "State"),
-}
+    "experiment.config": ("Config",),
+    "experiment.devices": ("Devices",),
+    "experiment.folder": ("RunFolder",),
+    "fitting": ("Fit", "fit", "load"),
+    "inference.calibration": ("Calibration",),
+    "inference.estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
+    "inference.likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
+    "inference.model": ("Model",),
+    "inference.optimizers": ("AdaBelief", "NaturalGradient"),
+    "inference.posteriors": ("IndependentNormals", "MeanField", "Point", "PointMass"),
+    "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior"),
+    "inference.training": ("Budget", "State"),
+    "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "PaperBMR", "Tiered"),
+    "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ViT", "network_named"),
+    "reduction": ("Reduction", "delta_f", "reduce"),
+    "structure.layout": ("Block", "Layout"),
+}  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"occamax.{_MODULES[name]}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'occamax' has no attribute {name!r}")
     return getattr(importlib.import_module(f"occamax.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*_HOME_OF, "__version__"]
+    return [*_HOME_OF, *_MODULES, "__version__"]

@@ -14,6 +14,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .errors import ArgumentError, OccamaxError, StoppedError
+from .names import choose
 
 
 class Commands(TyperGroup):
@@ -42,8 +43,18 @@ def about() -> None:
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Argument(help="fashion_mini, fashion_mnist, mnist, cifar10 or cifar100")],
-    network: Annotated[str, typer.Argument(help="mlp, lenet, mixer, vit, lenet-300-100 or lenet-caffe")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="fashion_mini, fashion_mnist, mnist, cifar10, cifar100; or a path: a folder of class folders of images, an .npz, a .csv."
+        ),
+    ],
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="mlp, lenet, mixer, vit, lenet-300-100, lenet-caffe; or package.module:function, called with the shape of an input, the number of outputs and a key."
+        ),
+    ],
     method: Annotated[str, typer.Argument(help="map, flat, tiered, bmr-paper, bmr-rhs or bmr")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA-NETWORK-METHOD-seedN unless given.")] = None,
     epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
@@ -59,14 +70,37 @@ def train(
     ] = None,
     unit_price: Annotated[
         float | None,
-        typer.Option(help="Also remove units that earn less evidence than this, in nats a weight; say 0.3."),
+        typer.Option(help="Also remove units that earn less evidence than this, in nats per weight; say 0.3."),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Any value of the method, such as learning_rate=5e-3, prior.gain=2, reduction.tolerance=none or optimizer=NaturalGradient(momentum=0.95). Several times.",
+        ),
+    ] = None,
+    augment: Annotated[
+        list[str] | None,
+        typer.Option(help="crop, crop=PIXELS or flip; or package.module:function of (key, example). Several times."),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None, typer.Option(help="An array of the network that is not random, by name. Several times.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Of a .csv: the column to predict.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Of a .csv: classification or regression; by the target's type unless given.")
+    ] = None,
+    test_share: Annotated[float, typer.Option(help="Of a path without a test set: the share set aside for one.")] = 0.2,
+    image_size: Annotated[int | None, typer.Option(help="Of a folder of images: resize them to N × N.")] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
     halvings: Annotated[
         int,
         typer.Option(help="Times to go back to the last checkpoint, on at half the rate, if the objective diverges."),
     ] = 0,
+    keep_best: Annotated[
+        bool, typer.Option("--keep-best", help="Also keep the checkpoint of the best objective.")
+    ] = False,
     devices: Annotated[
         str | None, typer.Option(help="Share the batch out over this many devices, or over `all` of every host.")
     ] = None,
@@ -78,33 +112,58 @@ def train(
     process_id: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
-) -> None:
+) -> None:  # an option each
     """Train one network by one method; keep the run in a folder."""
-    from .experiment import Config, Experiment, RunFolder, keep_compiled_programs
-    from .experiment import train as train_runs
+    from .command_words import augmentations, method_from_words
+    from .data import load_data
+    from .experiment.cache import keep_compiled_programs
     from .experiment.devices import choose_devices, is_first_host, join_hosts
-    from .experiment.progress import print_summary
+    from .experiment.folder import RunFolder
+    from .fitting import fit
+    from .networks import network_named
 
+    source, chosen, changes = (
+        network_named(network),
+        method_from_words(method, set_ or []),
+        augmentations(augment or []),
+    )
     if seeds is not None and seeds < 1:
         raise ArgumentError(f"--seeds: {seeds} given; it must be a whole number from 1 up")
-    config = Config(
-        data, network, method, epochs=epochs, steps=steps, batch=batch, seed=seed, samples=samples,
-        precision=precision, curve_samples=curve_samples, sparsity=sparsity, unit_price=unit_price,
-    )  # fmt: skip
+    chosen = chosen if sparsity is None else chosen.pruned_to(sparsity, epochs)
     if cache:
         keep_compiled_programs()
     numbers = [seed] if seeds is None else list(range(seeds))
-    paths = [_run_path(config, out, number, seeds) for number in numbers]
+    place = _run_path(data, network, method, out, seed, seeds)
     join_hosts(coordinator, num_processes, process_id)
     where = choose_devices(devices, shard_weights)
     if not resume and not overwrite and is_first_host():  # before data are read, which takes time
-        for path in paths:
+        for path in [place] if seeds is None else [place / f"seed{number}" for number in numbers]:
             RunFolder.refuse_existing(path)
-    experiment = Experiment.of(config, data_dir, where)
+    dataset = load_data(data, data_dir, target=target, task=task, test_share=test_share, size=image_size)
     with _stoppable():
-        summaries = train_runs(experiment, paths, numbers, resume, overwrite, halvings)
-    for path, summary in zip(paths, summaries, strict=is_first_host()):
-        print_summary(path, summary)
+        fits = fit(
+            source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
+            unit_price=unit_price, augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
+            curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
+            keep_best=keep_best, halvings=halvings, progress=True, how_to_resume=_resume_command(),
+        )  # fmt: skip
+    _print_summaries(fits if isinstance(fits, list) else [fits])
+
+
+def _print_summaries(fits: list) -> None:
+    from .experiment.progress import print_summary
+
+    for fitted in fits:
+        if fitted is not None:  # hosts other than the first have nothing to say
+            print_summary(fitted.path, fitted.summary)
+
+
+def _resume_command() -> str:
+    """What a user types to go on: the same, and --resume."""
+    import shlex
+
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+    return shlex.join(["occamax", *words, "--resume"])
 
 
 @contextmanager
@@ -120,25 +179,39 @@ def _stoppable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _run_path(config, out: Path | None, seed: int, seeds: int | None) -> Path:
-    if out is None:
-        return Path("runs") / f"{config.data}-{config.network}-{config.method}-seed{seed}"
-    return out if seeds is None else out / f"seed{seed}"
+def _run_path(data: str, network: str, method: str, out: Path | None, seed: int, seeds: int | None) -> Path:
+    """Where a run is kept; several seeds have folders in it."""
+    if out is not None:
+        return out
+    name = f"{Path(data).stem}-{network.rpartition(':')[2]}-{method}"
+    return Path("runs") / (name if seeds is not None else f"{name}-seed{seed}")
+
+
+Checkpoint = Annotated[str, typer.Option(help="last; or previous, of an epoch before, or best, where that was kept.")]
+OwnNetwork = Annotated[
+    str | None, typer.Option("--network", help="package.module:function of a network that was passed to fit by hand.")
+]
+
+
+def _load(run: Path, network: str | None, checkpoint: str) -> Any:
+    from .fitting import load
+    from .networks import network_named
+
+    return load(run, None if network is None else network_named(network), checkpoint=checkpoint)
 
 
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     samples: Annotated[int | None, typer.Option(help="Draws of the weights; as in training unless given.")] = None,
+    checkpoint: Checkpoint = "last",
+    network: OwnNetwork = None,
     data_dir: DataDir = None,
 ) -> None:
     """Measure a run's last checkpoint on its test set."""
-    from .experiment import RunFolder
-    from .experiment import evaluate as evaluate_run
-
     if samples is not None and samples < 1:
         raise ArgumentError(f"--samples: {samples} given; it must be a whole number from 1 up")
-    figures = evaluate_run(RunFolder.open(run), data_dir, samples)
+    figures = _load(run, network, checkpoint).evaluate(num_samples=samples, data_dir=data_dir)
     table = Table("figure", "value", title=str(run), title_justify="left", box=SIMPLE_HEAD)
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")
@@ -162,7 +235,7 @@ def report(
 def _groups(paths: list[Path]) -> list:
     """Runs to compare, from run folders and from results of `reproduce`."""
     from .report import in_order, read_groups
-    from .reproduction import read_cells
+    from .reproduction.cells import read_cells
 
     kept = [path for path in paths if (path / "cells").is_dir()]
     found = [result.group for path in kept for result in read_cells(path)]
@@ -172,25 +245,29 @@ def _groups(paths: list[Path]) -> list:
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    format: Annotated[str, typer.Option(help="onnx, safetensors or npz.")] = "onnx",
+    format: Annotated[str, typer.Option(help="onnx or safetensors.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The file to write; RUN/network.FORMAT unless given.")] = None,
     posterior: Annotated[
         bool, typer.Option("--posterior", help="Ship deviations too, for `predict --samples`; not in onnx.")
     ] = False,
+    checkpoint: Checkpoint = "last",
+    network: OwnNetwork = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
-    from .export import export as export_run
     from .export.show import print_measured
 
+    choose("--format", format, ("onnx", "safetensors"))
     path = run / f"network.{format}" if out is None else out
-    print_measured(export_run(run, format, path, data_dir, posterior), path)
+    if path.suffix != f".{format}":
+        raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
+    print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir), path)
 
 
 @app.command()
 def predict(
     file: Annotated[Path, typer.Argument(help="A file that `occamax export` wrote.")],
-    images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files, folders of them, or an .npz of images.")],
+    images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files, folders of them, an .npz, or a .csv.")],
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
     samples: Annotated[
         int | None, typer.Option(help="Draws of the weights to average, from a file exported with --posterior.")
@@ -240,13 +317,13 @@ def reproduce(
 ) -> None:
     """Run the paper's grid, draw its figures, compare with what was published. Finished cells are kept; an interrupted
     grid goes on where it stopped when the command is given again. List options take names separated by commas."""
-    from .experiment import Config
+    from .experiment.config import Config
     from .reproduction.command import reproduce as run_grid
     from .reproduction.command import submit_jobs
     from .reproduction.grid import DATA, METHODS, NETWORKS, Grid
 
     names = [_names(given, default) for given, default in ((data, DATA), (networks, NETWORKS), (methods, METHODS))]
-    like = Config("fashion_mnist", "mlp", "map", epochs, steps, batch, 0, samples, precision, curve_samples)
+    like = Config("fashion_mnist", "mlp", "map", epochs, steps, batch, 0, samples, curve_samples, precision)
     grid = Grid(names[0], names[1], names[2], seeds, like, _shard(shard))
     if workers < 1:
         raise ArgumentError(f"--workers: {workers} given; it must be a whole number from 1 up")
@@ -281,16 +358,21 @@ def quickstart(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/quickstart"),
 ) -> None:
     """Train the paper's methods on the embedded data set and compare them: a few minutes on two cores."""
-    from .experiment import Config, Experiment, keep_compiled_programs
-    from .experiment import train as train_runs
+    from .data import load_data
+    from .experiment.cache import keep_compiled_programs
+    from .fitting import fit
+    from .methods import METHODS
+    from .networks import network_named
 
     keep_compiled_programs()
-    paths = []
+    dataset, paths = load_data("fashion_mini"), []
     for method in ("map", "flat", "tiered", "bmr"):
-        config = Config("fashion_mini", "mlp", method, epochs=15, steps=100, samples=20)
         paths.append(out / method)
         with _stoppable():
-            train_runs(Experiment.of(config), paths[-1:], [config.seed], overwrite=True)
+            fit(
+                network_named("mlp"), dataset, METHODS[method](), epochs=15, steps_per_epoch=100, num_samples=20,
+                out=paths[-1], overwrite=True, how_to_resume="occamax quickstart",
+            )  # fmt: skip
     report(paths, out / "report.html")
 
 

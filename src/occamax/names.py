@@ -1,9 +1,24 @@
-"""Names that users type."""
+"""Names that users type, and what tables call them."""
 
 import difflib
 from collections.abc import Iterable
 
 from .errors import ArgumentError
+
+# the names the paper gives its methods
+LABELS = {
+    "map": "Flat-MAP",
+    "flat": "Flat-FF",
+    "tiered": "Tiered-FF",
+    "bmr-paper": "BMR-S&S",
+    "bmr-rhs": "BMR-RHS",
+    "bmr": "BMR",
+}
+
+
+def label(method: str) -> str:
+    """What a table calls a method."""
+    return LABELS.get(method, method)
 
 
 def choose(argument: str, name: str, known: Iterable[str]) -> str:

@@ -3,18 +3,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from occamax.evaluation import predict, score
-from occamax.likelihoods import Gaussian
-from occamax.model import Model
-from occamax.posteriors import MeanField, PointMass
-from occamax.priors import Flat
+from occamax.inference.likelihoods import Gaussian
+from occamax.inference.model import Model
+from occamax.inference.posteriors import IndependentNormals, Point
+from occamax.inference.priors import FlatPrior
 
 from ..tolerances import SINGLE
 from ..toys import Tiny, tiny_data
 
 
 def model_and_posterior(key, **options):
-    model = Model(Tiny(), Flat(), **options)
-    posterior = MeanField.around(jax.random.normal(key, (model.latent_count,)), 0.5)
+    model = Model(Tiny(), FlatPrior(), **options)
+    posterior = IndependentNormals.around(jax.random.normal(key, (model.latent_count,)), 0.5)
     return model, posterior, jnp.arange(model.layout.size) % 4 != 0
 
 
@@ -42,7 +42,7 @@ def test_chunks_change_nothing(key):
 def test_a_point_mass_takes_one_draw(key):
     model, posterior, mask = model_and_posterior(key)
     x, y = map(jnp.asarray, tiny_data())
-    found = predict(model, PointMass(posterior.mean), mask, key, x, y, samples=50)
+    found = predict(model, Point(posterior.mean), mask, key, x, y, samples=50)
     expected = jax.nn.softmax(model.outputs(model.bind(posterior.mean, mask), x))
     assert np.allclose(found.expectation, expected, atol=SINGLE)
 

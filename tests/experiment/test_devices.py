@@ -14,8 +14,8 @@ import pytest
 
 from occamax.errors import ArgumentError
 from occamax.experiment import RunFolder
-from occamax.experiment.checkpoint import load_arrays
 from occamax.experiment.devices import Devices, choose_devices, join_hosts
+from occamax.storage import load_arrays
 
 WORDS = ("train", "fashion_mini", "lenet-300-100", "bmr", "--epochs=3", "--steps=10", "--batch=32", "--samples=2")
 CLOSE = 1e-5

@@ -14,10 +14,10 @@ from occamax.experiment import Config, Experiment, RunFolder, train
 from occamax.experiment.guard import Guard
 from occamax.experiment.loop import epochs
 from occamax.experiment.program import Program
+from occamax.inference.schedules import Constant
 from occamax.methods import BMR, PaperBMR
 from occamax.reduction import Between, Reduction, TargetSparsity
 from occamax.reduction.criteria import Criterion, Decision
-from occamax.schedules import Constant
 
 from ..toys import Tiny, tiny_data
 
@@ -54,9 +54,9 @@ def test_a_planted_ruin_is_undone_and_the_network_recovers(seeds):
     accuracies = [np.mean([line["accuracy"] for line in metrics]) for _, metrics, _ in found]
     assert accuracies[2] == pytest.approx(accuracies[1], abs=0.02)  # as before the reduction
     assert accuracies[-1] > 0.8
-    ruined = run(program_with(None, seeds))
-    assert not ruined[-1][2].any()
-    assert np.mean([line["accuracy"] for line in ruined[-1][1]]) < 0.7
+    collapsed = run(program_with(None, seeds))
+    assert not collapsed[-1][2].any()
+    assert np.mean([line["accuracy"] for line in collapsed[-1][1]]) < 0.7
 
 
 def test_seeds_are_undone_and_held_back_apart(monkeypatch):
@@ -88,7 +88,7 @@ def test_seeds_are_undone_and_held_back_apart(monkeypatch):
 
 def judged(guard, fits, reduced, weights=None, **others):
     """One epoch of a guard's life."""
-    columns = {"fit": fits, "divergence_weight": weights or [1.0] * len(fits), **others}
+    columns = {"fit": fits, "kl_weight": weights or [1.0] * len(fits), **others}
     lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     undone = guard.judge(lines, np.array(reduced))
     guard.remember(lines)
@@ -130,15 +130,15 @@ def test_a_worse_fit_is_no_ruin_while_held_out_examples_cost_no_more():
 
 
 def test_the_guard_remembers_by_the_metrics_alone():
-    line = {"fit": 0.5, "undone": False, "divergence_weight": 0.3}
-    worse = {"fit": 0.8, "undone": True, "divergence_weight": 1.0}
+    line = {"fit": 0.5, "undone": False, "kl_weight": 0.3}
+    worse = {"fit": 0.8, "undone": True, "kl_weight": 1.0}
     guard = Guard(0.1, 2.0, 2, [[line, worse], [worse, line]])
     living = Guard(0.1, 2.0, 2)
     for lines in ([line, worse], [worse, line]):
         living.remember(lines)
     assert living.past == guard.past
     assert guard.held.tolist() == [True, False]
-    now = [{"fit": 0.75, "divergence_weight": weight} for weight in (0.6, 0.7)]
+    now = [{"fit": 0.75, "kl_weight": weight} for weight in (0.6, 0.7)]
     assert [guard.judge([line, line], np.ones(2, bool)).tolist() for line in now] == [[True, True], [False, True]]
 
 
@@ -174,6 +174,6 @@ def test_the_dial_trains_bmr_at_twice_its_rate_and_the_paper_at_its_own():
     ours, theirs = BMR(learning_rate=Constant(0.03)), PaperBMR(learning_rate=Constant(0.03))
     assert ours.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.06)
     assert theirs.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.03)
-    assert replace(ours, dial_rate=3.0).pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.09)
-    with pytest.raises(ArgumentError, match="dial_rate: 0"):
-        BMR(dial_rate=0.0)
+    assert replace(ours, target_rate_factor=3.0).pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.09)
+    with pytest.raises(ArgumentError, match="target_rate_factor: 0"):
+        BMR(target_rate_factor=0.0)

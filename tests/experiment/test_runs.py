@@ -12,11 +12,11 @@ from occamax.cli import app
 from occamax.errors import ArgumentError, DivergedError, OccamaxError, RunError
 from occamax.experiment import METHODS, Config, Experiment, RunFolder, evaluate, train
 from occamax.experiment import progress as progress_module
-from occamax.experiment.checkpoint import load_arrays, save_arrays
 from occamax.experiment.program import Program
-from occamax.methods import MeanFieldFlat, PaperBMR
-from occamax.priors import Flat
-from occamax.schedules import Constant
+from occamax.inference.priors import FlatPrior
+from occamax.inference.schedules import Constant
+from occamax.methods import Flat, PaperBMR
+from occamax.storage import load_arrays, save_arrays
 
 SMALL = ("--epochs", "3", "--steps", "4", "--batch", "16", "--samples", "2")
 
@@ -148,7 +148,7 @@ def test_a_run_of_other_values_of_its_method_is_refused(finished, tmp_path, monk
     with pytest.raises(RunError, match=r"\(first_std: 0\.1 there, 0\.2 here\)"):
         command("train", "fashion_mini", "mlp", "bmr-paper", *SMALL, "--out", path, "--resume")
     evaluate(RunFolder.open(path))
-    monkeypatch.setitem(METHODS, "bmr-paper", partial(PaperBMR, prior=Flat(base_std=0.3)))
+    monkeypatch.setitem(METHODS, "bmr-paper", partial(PaperBMR, prior=FlatPrior(base_std=0.3)))
     with pytest.raises(RunError, match="prior: "):
         evaluate(RunFolder.open(path))
     monkeypatch.setitem(METHODS, "bmr-paper", PaperBMR)
@@ -215,7 +215,7 @@ def test_bad_words_are_refused_before_any_work(words, says, tmp_path):
 def test_a_run_that_diverges_names_step_and_checkpoint(tmp_path):
     config = Config("fashion_mini", "mlp", "flat", epochs=2, steps=5, batch=16, samples=2)
     experiment = Experiment.of(config)
-    wild = Experiment(config, experiment.dataset, experiment.model, MeanFieldFlat(learning_rate=Constant(1e30)))
+    wild = Experiment(config, experiment.dataset, experiment.model, Flat(learning_rate=Constant(1e30)))
     with pytest.raises(DivergedError, match=r"at step \d+.*learning rate.*checkpoint.safetensors"):
         train(wild, [tmp_path / "wild"], [0])
     folder = RunFolder.open(tmp_path / "wild")

@@ -20,10 +20,10 @@ from occamax.experiment import Config, Experiment, RunFolder, train
 from occamax.experiment import checkpoint as checkpoint_module
 from occamax.experiment import loop as loop_module
 from occamax.experiment import program as program_module
-from occamax.experiment.checkpoint import load_arrays
 from occamax.experiment.folder import Place
-from occamax.experiment.lock import RunLock
 from occamax.experiment.signals import StopSignals
+from occamax.storage import load_arrays
+from occamax.storage.lock import RunLock
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import kills

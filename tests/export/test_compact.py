@@ -10,7 +10,7 @@ from occamax import networks
 from occamax.errors import ExportError
 from occamax.export import chain as c
 from occamax.export import compact, count, to_chain
-from occamax.layout import Layout
+from occamax.structure.layout import Layout
 
 
 def sequential(key):

@@ -15,10 +15,10 @@ from occamax.experiment import Config
 from occamax.export.compact import compact, count, count_nonzero
 from occamax.export.convert import to_chain
 from occamax.export.units import find_units
-from occamax.layout import Layout
 from occamax.reduction import Every, Evidence, Reduction
 from occamax.reduction import delta_f as df
 from occamax.reduction.reduce import idle
+from occamax.structure.layout import Layout
 
 KEY = jax.random.key(0)
 NETWORKS = {
@@ -83,7 +83,7 @@ def test_a_unit_stays_for_its_price_only():
     layout = Layout.of(NETWORKS["mlp"])
     units = find_units(NETWORKS["mlp"], layout)[0]
     weights = units.weights_each
-    worth = jnp.linspace(0.1, 0.7, units.count)  # nats a weight that each unit earns
+    worth = jnp.linspace(0.1, 0.7, units.count)  # nats per weight that each unit earns
     delta_f = jnp.zeros(layout.size)
     for i in range(units.count):
         own = units.mark(jnp.zeros(layout.size, bool), jnp.arange(units.count) == i)
@@ -119,7 +119,7 @@ def test_units_can_be_weighed_alone():
     x = rng.normal(size=(200, 16)).astype(np.float32)
     y = (x[:, 0] > 0).astype(np.int32)
     reduction = Reduction(Evidence(math.inf), Every(first=2), unit_price=0.3)
-    method = ox.BMR(reduction=reduction, divergence_weight=ox.Constant(0.3))
+    method = ox.BMR(reduction=reduction, kl_weight=ox.Constant(0.3))
     fit = ox.fit(networks.MLP((16,), 2, (30, 30), key=KEY), (x, y), method, epochs=5, steps=40)
     small = compact(to_chain(fit.network))[0]
     assert fit.sparsity > 0.2

@@ -7,10 +7,10 @@ import pytest
 from occamax import networks
 from occamax.errors import ArgumentError
 from occamax.experiment import NETWORKS
-from occamax.layout import Layout
 from occamax.networks import vit as vit_module
 from occamax.networks._parts import _banded, _patches, convolve, cut, halve, highest
 from occamax.networks.vit import Attention, ViT
+from occamax.structure.layout import Layout
 
 from ..tolerances import SINGLE
 

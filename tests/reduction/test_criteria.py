@@ -5,20 +5,20 @@ import pytest
 from scipy.special import digamma, expit
 
 from occamax.errors import ArgumentError
-from occamax.layout import Layout
 from occamax.reduction import (
     Beliefs,
     Between,
     Chance,
     Every,
     Evidence,
-    Horseshoe,
+    HorseshoeCriterion,
     Magnitude,
     SignalToNoise,
     SpikeAndSlab,
     TargetSparsity,
 )
 from occamax.reduction.delta_f import removal
+from occamax.structure.layout import Layout
 
 from ..toys import Tiny
 
@@ -166,7 +166,7 @@ def test_horseshoe_learns_which_rows_are_dead():
     mean = np.where(first, 0.05 * rng.normal(size=layout.sizes[0]), 1.5 * np.sign(rng.normal(size=layout.sizes[0])))
     std = np.where(first, 0.8, 0.05)
     mean, std = np.concatenate([mean, np.ones(layout.sizes[1])]), np.concatenate([std, np.full(layout.sizes[1], 0.1)])
-    decision = Horseshoe(steps=100).decide(layout, beliefs(mean, std))
+    decision = HorseshoeCriterion(steps=100).decide(layout, beliefs(mean, std))
     keep = np.asarray(decision.keep[: layout.sizes[0]])
     assert not keep[first].any()
     assert keep[~first].all()

@@ -5,25 +5,25 @@ import pytest
 
 from occamax.errors import ArgumentError
 from occamax.experiment import fit
-from occamax.likelihoods import Gaussian
+from occamax.inference.likelihoods import Gaussian
+from occamax.inference.model import Model
+from occamax.inference.optimizers import AdaBelief
+from occamax.inference.posteriors import IndependentNormals, Point
+from occamax.inference.priors import FlatPrior
+from occamax.inference.schedules import Constant, Cosine, Ramp
+from occamax.inference.training import Budget, make_epoch, start
 from occamax.methods import PaperBMR
-from occamax.model import Model
-from occamax.optimizers import AdaBelief
-from occamax.posteriors import MeanField, PointMass
-from occamax.priors import Flat
 from occamax.reduction import Every, Evidence, Magnitude, Reduction, TargetSparsity, reduce
-from occamax.schedules import Constant, Cosine, Ramp
-from occamax.training import Budget, make_epoch, start
 
 from ..toys import Tiny, tiny_data
 
 
 def prepared(key, steps=5):
     """A tiny model after a few steps, so that the optimiser's moments are not zero."""
-    model = Model(Tiny(), Flat())
+    model = Model(Tiny(), FlatPrior())
     budget = Budget(2, steps, 16)
     optimizer = AdaBelief()(Constant(1e-2), budget.total_steps)
-    posterior = MeanField.around(0.5 * jax.random.normal(key, (model.latent_count,)), 0.3)
+    posterior = IndependentNormals.around(0.5 * jax.random.normal(key, (model.latent_count,)), 0.3)
     epoch = jax.jit(make_epoch(model, optimizer, budget, Constant(1.0)))
     data = tuple(map(jnp.asarray, tiny_data()))
     state, _ = epoch(start(posterior, model.layout.size, optimizer, key), data)
@@ -69,7 +69,7 @@ def test_removed_weights_stay_at_the_prior_while_the_rest_trains(key):
 
 def test_the_mask_takes_part_in_every_prediction(key):
     """Trap 2: whatever a removed weight's latent is, the outputs do not see it."""
-    model = Model(Tiny(), Flat())
+    model = Model(Tiny(), FlatPrior())
     mask = jnp.arange(model.layout.size) % 3 != 0
     latents = jax.random.normal(key, (model.latent_count,))
     disturbed = latents.at[: model.layout.size].add(jnp.where(mask, 0.0, 100.0))
@@ -83,7 +83,7 @@ def test_a_removed_gain_takes_its_centre(key):
     import equinox as eqx
 
     network = [eqx.nn.LayerNorm(4), eqx.nn.Linear(4, 2, key=key)]
-    model = Model(network, Flat(gain_center=1.0))
+    model = Model(network, FlatPrior(gain_center=1.0))
     latents = jax.random.normal(key, (model.latent_count,))
     bound = model.bind(latents, jnp.zeros(model.layout.size, bool))
     assert jnp.array_equal(bound[0].weight, jnp.ones(4))
@@ -136,18 +136,18 @@ def test_evidence_goes_back_on_the_temper(key, share, weight):
 
 
 def test_a_point_estimate_has_no_evidence(key):
-    model = Model(Tiny(), Flat())
+    model = Model(Tiny(), FlatPrior())
     optimizer = AdaBelief()(Constant(1e-3), 100)
-    state = start(PointMass(jnp.zeros(model.latent_count)), model.layout.size, optimizer, key)
+    state = start(Point(jnp.zeros(model.latent_count)), model.layout.size, optimizer, key)
     with pytest.raises(ArgumentError, match="mean-field"):
         reduce(model, state, Reduction(), optimizer)
 
 
 def test_a_point_estimate_is_pruned_by_magnitude(key):
-    model = Model(Tiny(), Flat())
+    model = Model(Tiny(), FlatPrior())
     optimizer = AdaBelief()(Constant(1e-3), 100)
     value = jax.random.normal(key, (model.latent_count,))
-    state = start(PointMass(value), model.layout.size, optimizer, key)
+    state = start(Point(value), model.layout.size, optimizer, key)
     after, _ = reduce(model, state, Reduction(TargetSparsity(0.6, Magnitude())), optimizer)
     hidden = slice(0, model.layout.bounds[-1][0])
     sizes, kept = np.abs(model.weights(value, state.mask))[hidden], np.asarray(after.mask)[hidden]
@@ -172,7 +172,7 @@ def test_planted_dead_inputs_are_lost_and_no_others():
     w = np.where(np.arange(20) < 10, np.sign(rng.normal(size=20)) * (0.5 + rng.random(20)), 0.0)
     y = (x @ w + 0.7 + 0.3 * rng.normal(size=1000)).astype(np.float32)
     method = PaperBMR(
-        prior=Flat(base_std=1.0),
+        prior=FlatPrior(base_std=1.0),
         learning_rate=Cosine(2e-2),
         reduction=Reduction(schedule=Every(first=4), keep_output=False),
     )

@@ -5,13 +5,13 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..names import choose
 from ._dataset import Dataset
-from ._sources import SOURCES, Source
+from ._sources import Source
 
 VARIABLE = "OCCAMAX_DATA"
 
@@ -38,11 +38,6 @@ def find(source: Source, data_dir: Path | None = None) -> Path | None:
     return system if system is not None and source.is_in(system) else None
 
 
-def load_data(name: str, data_dir: Path | None = None) -> Dataset:
-    """The data set of this name: fashion_mini (embedded), fashion_mnist, mnist, cifar10 or cifar100."""
-    return load(SOURCES[choose("name", name, SOURCES)], data_dir)
-
-
 def load(source: Source, data_dir: Path | None = None) -> Dataset:
     """The data set, downloaded first if it is nowhere here."""
     if data_dir is not None and not Path(data_dir).is_dir():
@@ -50,7 +45,7 @@ def load(source: Source, data_dir: Path | None = None) -> Dataset:
     folder = find(source, data_dir)
     if folder is None:
         folder = download(source, next(data_folders(data_dir)))
-    return source.read(folder)
+    return replace(source.read(folder), origin={"kind": "named", "name": source.name})
 
 
 def download(source: Source, data_dir: Path) -> Path:

@@ -3,6 +3,7 @@
 from .metrics import accuracy as accuracy
 from .metrics import brier as brier
 from .metrics import calibration_error as calibration_error
+from .predictive import Believed as Believed
 from .predictive import Predictive as Predictive
 from .predictive import predict as predict
 from .predictive import score as score

@@ -8,10 +8,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..likelihoods import Categorical
-from ..model import Model
-from ..posteriors import PointMass, Posterior
+from ..inference.likelihoods import Categorical
+from ..inference.model import Model
+from ..inference.posteriors import Posterior
+from ..structure.calling import Buffers
 from .metrics import accuracy, brier, calibration_error
+
+CHUNK = 1000  # examples at a time
 
 
 class Predictive(NamedTuple):
@@ -24,32 +27,40 @@ class Predictive(NamedTuple):
     expected_entropy: Float[Array, "n"]
 
 
+class Believed(NamedTuple):
+    """All of a state that a prediction needs."""
+
+    posterior: Posterior
+    mask: Bool[Array, "weights"]
+    buffers: Buffers = ()
+
+
 def outputs_of(
-    model: Model, latents: Float[Array, "latents"], mask: Bool[Array, "weights"], inputs: Array, chunk: int
+    model: Model, believed: Believed, latents: Float[Array, "latents"], inputs: Array, chunk: int = CHUNK
 ) -> Float[Array, "n out"]:
     """What the network with these latents puts out, `chunk` examples at a time."""
-    network = model.bind(latents, mask)
-    return lax.map(lambda x: model.outputs(network, x[None])[0], inputs, batch_size=min(chunk, len(inputs)))
+    network = model.bind(latents, believed.mask)
+    ask = lambda x: model.outputs(network, x[None], believed.buffers)[0]  # noqa: E731
+    return lax.map(ask, inputs, batch_size=min(chunk, len(inputs)))
 
 
 def predict(
     model: Model,
-    posterior: Posterior,
-    mask: Bool[Array, "weights"],
+    believed: Believed,
     key: PRNGKeyArray,
     inputs: Array,
     targets: Array | None = None,
-    samples: int | Int[Array, ""] = 100,
-    chunk: int = 1000,
+    num_samples: int | Int[Array, ""] = 100,
+    chunk: int = CHUNK,
 ) -> Predictive:
-    """Averages over `samples` draws; one draw and `chunk` examples at a time, so memory does not grow with either.
-    `samples` may be traced: one compiled program then serves any number of draws.
-    A point mass is the same in every draw, so it takes one. Without targets `log_likelihood` is NaN."""
-    samples = 1 if isinstance(posterior, PointMass) else samples
+    """Averages over `num_samples` draws; one draw and `chunk` examples at a time, so memory does not grow with either.
+    `num_samples` may be traced: one compiled program then serves any number of draws.
+    A point is the same in every draw, so it takes one. Without targets `log_likelihood` is NaN."""
+    num_samples = num_samples if believed.posterior.has_deviations else 1
 
     def one_draw(i: Int[Array, ""], carry: Predictive) -> Predictive:
-        latents = posterior.draw(jax.random.fold_in(key, i))
-        outputs = outputs_of(model, latents, mask, inputs, chunk)
+        latents = believed.posterior.draw(jax.random.fold_in(key, i))
+        outputs = outputs_of(model, believed, latents, inputs, chunk)
         expectation = model.likelihood.expectation(outputs)
         if targets is None:
             log_prob = jnp.full(len(inputs), jnp.nan)
@@ -57,15 +68,15 @@ def predict(
             log_prob = model.likelihood.log_prob(outputs, targets, model.split(latents)[2])
         entropy = -jnp.sum(jax.scipy.special.xlogy(expectation, expectation), axis=-1)
         return Predictive(
-            carry.expectation + expectation / samples,
-            jnp.logaddexp(carry.log_likelihood, log_prob - jnp.log(jnp.float32(samples))),
-            carry.expected_entropy + entropy / samples,
+            carry.expectation + expectation / num_samples,
+            jnp.logaddexp(carry.log_likelihood, log_prob - jnp.log(jnp.float32(num_samples))),
+            carry.expected_entropy + entropy / num_samples,
         )
 
     n = len(inputs)
     out = jax.eval_shape(lambda x: model.outputs(model.network, x), inputs[:1]).shape[1]
     empty = Predictive(jnp.zeros((n, out)), jnp.full(n, -jnp.inf), jnp.zeros(n))
-    return lax.fori_loop(0, samples, one_draw, empty)
+    return lax.fori_loop(0, num_samples, one_draw, empty)
 
 
 def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str, float]:

@@ -9,39 +9,33 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from scipy.optimize import brentq
 
-from ..likelihoods import Likelihood
-from ..model import Model
-from ..posteriors import Posterior
-from .predictive import outputs_of
+from ..inference.likelihoods import Likelihood
+from ..inference.model import Model
+from ..inference.posteriors import Posterior
+from .predictive import CHUNK, Believed, outputs_of
 
 RANGE = 0.05, 20.0  # in which the temperature is looked for
 
 
 def outputs_of_draws(
-    model: Model,
-    posterior: Posterior,
-    mask: Bool[Array, "weights"],
-    key: PRNGKeyArray,
-    inputs: Array,
-    draws: int,
-    chunk: int = 1000,
+    model: Model, believed: Believed, key: PRNGKeyArray, inputs: Array, num_samples: int, chunk: int = CHUNK
 ) -> Float[Array, "draws n out"]:
     """What the network puts out under each of some draws of its weights."""
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(draws))
-    return lax.map(lambda own: outputs_of(model, posterior.draw(own), mask, inputs, chunk), keys)
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num_samples))
+    return lax.map(lambda own: outputs_of(model, believed, believed.posterior.draw(own), inputs, chunk), keys)
 
 
 def best_temperature(
-    outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood, spread: float = math.inf
+    outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood, log_std: float = math.inf
 ) -> float:
     """By which to divide the outputs so that the targets are likeliest under their average over draws, with a prior of
-    deviation `spread` on its logarithm."""
+    deviation `log_std` on its logarithm."""
 
     def cost(log_temperature: Array) -> Array:
         log_prob = jax.vmap(lambda one: likelihood.log_prob(one, targets, jnp.zeros(0)))(
             outputs / jnp.exp(log_temperature)
         )
-        return 0.5 * (log_temperature / spread) ** 2 - jnp.sum(jax.nn.logsumexp(log_prob, axis=0))
+        return 0.5 * (log_temperature / log_std) ** 2 - jnp.sum(jax.nn.logsumexp(log_prob, axis=0))
 
     slope = jax.jit(jax.grad(cost))  # its root is sharper than the least cost: rounding flattens that
     low, high = map(math.log, RANGE)

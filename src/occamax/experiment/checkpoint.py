@@ -1,95 +1,33 @@
-"""Arrays on disk that survive being killed while written: safetensors, written beside, synced, renamed."""
+"""A state as named arrays, and back."""
 
-import hashlib
-import os
-import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from ..errors import RunError
-from ..reduction import Record
-from ..schedules import Schedule
-from ..training import Info, State
+from ..inference.training import Info, State
+from ..reduction.reduce import Record
+from ..storage import load_arrays
+from .folder import Place, RunFolder
 from .loop import Pause
 
-FORMAT = "occamax-1"
-ADDED_LATER = {"nats": np.float32(Schedule.first_nats)}  # what the first checkpoints do not have
+
+class Loaded(NamedTuple):
+    state: State
+    place: Place
+    pause: Pause | None  # where the checkpoint is of the middle of an epoch
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """The file is either the old one or the new one, whole, whatever happens."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)  # half a file on a full disk helps nobody
-        raise
-
-
-def copy_atomic(path: Path, target: Path) -> None:
-    """`target` becomes `path`'s content; where the file system can, they share it."""
-    beside = target.with_name(target.name + ".part")
-    beside.unlink(missing_ok=True)
-    try:
-        os.link(path, beside)
-    except OSError:
-        shutil.copyfile(path, beside)
-    os.replace(beside, target)
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    # safetensors writes arrays that are not C-contiguous wrongly, without a word
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    write_atomic(path, save(whole, {"format": FORMAT, "digest": _digest(whole), **metadata}))
-
-
-def load_metadata(path: Path) -> dict[str, str]:
-    """What a file says of itself, unchecked and without its arrays."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise RunError(f"{path}: is damaged or no checkpoint ({error})") from error
-
-
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays and metadata, checked against their digest."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-    except FileNotFoundError as error:
-        raise RunError(f"{path}: does not exist. Was this run ever started? Train it first.") from error
-    except (SafetensorError, OSError, ValueError) as error:
-        raise RunError(f"{path}: is damaged or no checkpoint ({error})") from error
-    if metadata.get("format") != FORMAT:
-        raise RunError(f"{path}: has format {metadata.get('format')!r}; this version of occamax reads {FORMAT!r}")
-    if metadata.get("digest") != _digest(arrays):
-        raise RunError(f"{path}: is damaged; its content does not match its digest")
-    return arrays, metadata
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-        digest.update(np.asarray(arrays[name], order="C").tobytes())
-    return digest.hexdigest()
+def load_state(folder: RunFolder, like: State, place: Place, fill: int = 0) -> Loaded:
+    """One seed's state at a place where training can go on; `fill` as in `state_from`."""
+    path = folder.checkpoints()[place]
+    arrays, _ = load_arrays(path)
+    return Loaded(state_from(arrays, like, path, fill), place, pause_from(arrays, like, path, fill))
 
 
 def state_arrays(state: State, fill: int = 0) -> dict[str, np.ndarray]:
@@ -97,7 +35,7 @@ def state_arrays(state: State, fill: int = 0) -> dict[str, np.ndarray]:
     not depend on the number of devices."""
     plain = state._replace(key=jax.random.key_data(state.key))
     found = {_name(path): np.asarray(leaf) for path, leaf in jtu.tree_flatten_with_path(jax.device_get(plain))[0]}
-    length = state.posterior.point.shape[-1]
+    length = state.posterior.point.shape[-1] if fill else -1
     used = {name: a[..., : length - fill] for name, a in found.items() if a.ndim and a.shape[-1] == length}
     return found | used
 
@@ -139,7 +77,7 @@ def state_from(arrays: Mapping[str, np.ndarray], like: State, path: Path, fill: 
     leaves, tree = jtu.tree_flatten_with_path(template)
 
     def leaf_of(name: str, expected: Any) -> jax.Array:
-        found = arrays.get(name, ADDED_LATER.get(name))
+        found = arrays.get(name)
         if found is not None and fill and expected.shape == like.posterior.point.shape:
             found = np.pad(found, (0, fill))
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,8 +14,8 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ArgumentError
-from ..model import Portion
-from ..training import alone
+from ..inference.model import BatchPart
+from ..inference.training import alone
 
 AXIS = "devices"
 
@@ -52,25 +53,28 @@ class Devices:
         if batch % self.count:
             raise ArgumentError(f"--batch: {batch} cannot be shared by {self.count} devices; make it a multiple")
 
-    def share(self, slope: Callable[..., Any], posterior: Any, mask: Any, batch: Any, key: Any, weight: Any) -> Any:
+    def share(self, slope: Callable[..., Any], *arguments: Any) -> Any:
         """Inside a compiled program: the gradient and its figures over a batch of which each device sees a part. They
         are averaged as one vector: one collective a step, whatever the number of layers."""
         if self.mesh is None:
-            return alone(slope, posterior, mask, batch, key, weight)
+            return alone(slope, *arguments)
+        posterior, mask, buffers, batch, key, weight = arguments
         total = len(batch[0])
 
-        def local(posterior: Any, mask: Any, batch: Any, key: Any, weight: Any) -> Any:
+        def local(posterior: Any, mask: Any, buffers: Any, batch: Any, key: Any, weight: Any) -> Any:
             own = len(batch[0])
-            found = slope(posterior, mask, batch, key, weight, Portion(jax.lax.axis_index(AXIS) * own, total))
-            vector, restore = ravel_pytree(found)
-            return restore(jax.lax.pmean(vector, AXIS))
+            part = BatchPart(jax.lax.axis_index(AXIS) * own, total, AXIS)
+            found = slope(posterior, mask, buffers, batch, key, weight, part)
+            real, rest = eqx.partition(found, eqx.is_inexact_array)  # counters and flags are the same everywhere
+            vector, restore = ravel_pytree(real)
+            return eqx.combine(restore(jax.lax.pmean(vector, AXIS)), rest)
 
         everywhere = PartitionSpec()
-        specs = (everywhere, everywhere, PartitionSpec(AXIS), everywhere, everywhere)
+        specs = (everywhere, everywhere, everywhere, PartitionSpec(AXIS), everywhere, everywhere)
         spread = jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
-        return spread(posterior, mask, batch, key, jnp.asarray(weight, jnp.float32))
+        return spread(posterior, mask, buffers, batch, key, jnp.asarray(weight, jnp.float32))
 
-    def settle(self, state: Any, length: int) -> Any:
+    def constrain(self, state: Any, length: int) -> Any:
         """Inside a compiled program: where a state's arrays are at its end; vectors of `length` are spread."""
         if self.mesh is None:
             return state

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 from ..data import Dataset, Stream
 from ..errors import ArgumentError
 from ..evaluation import Predictive, predict
-from ..likelihoods import Likelihood
+from ..inference.likelihoods import Likelihood
+from ..inference.model import Model
+from ..inference.training import Budget, State
 from ..methods import BMR, Method
-from ..model import Model
-from ..training import Budget, State
 from .loop import Epoch
 from .loop import epochs as _epochs
 from .program import Program, on_device
@@ -78,7 +78,7 @@ def fit(
     batch: int = 128,
     seed: int = 0,
     samples: int = 100,
-    compute_type: Any = jnp.float32,
+    compute_dtype: Any = jnp.float32,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Fit:
     """Trains a network and prunes it while it trains.
@@ -88,7 +88,7 @@ def fit(
     a `Stream` (`ox.open_arrays(folder)`), of which only the batches are read.
     **method** `BMR()` unless given. **likelihood** `Categorical()` unless given.
     **select** which weights are random, all layers unless given; the last is the output layer, which is never pruned.
-    **preprocess** one raw example → what the network takes. **compute_type** `jnp.bfloat16` for mixed precision.
+    **preprocess** one raw example → what the network takes. **compute_dtype** `jnp.bfloat16` for mixed precision.
     **on_epoch** is called after every epoch, say to print.
     """
     method = BMR() if method is None else method
@@ -97,7 +97,7 @@ def fit(
     if isinstance(train, Dataset):
         preprocess = preprocess or train.standardise()
         train, test = (train.train.inputs, train.train.targets), test or (train.test.inputs, train.test.targets)
-    model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray, compute_type)
+    model = Model(network, method.prior, likelihood, select, preprocess or jnp.asarray, compute_dtype)
     if isinstance(train, Stream):
         first = train.take(np.arange(min(batch, len(train))))
         model.check_data(first[0], train.targets[: len(first[0])])

@@ -1,33 +1,25 @@
-"""A run folder: config.json, method.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/,
-weights.safetensors, and checkpoints: checkpoint.safetensors, the one before it, and the one of the best objective."""
+"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors, and
+checkpoints: checkpoint.safetensors, the one before it, and, where asked for, the one of the best objective.
+
+Plain arrays and data in and out: whoever reads a folder does not wait for jax.
+"""
 
 import errno
 import json
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import cache
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from ..errors import RunError
-from ..layout import Layout
-from ..methods import Method
-from ..model import Model
-from ..reduction import Record
-from ..training import State
-from .checkpoint import copy_atomic, load_arrays, load_metadata, pause_from, save_arrays, state_from, write_atomic
+from ..names import choose
+from ..storage import RunLock, copy_atomic, load_arrays, load_metadata, save_arrays, write_atomic
 from .config import Config
-from .lock import RunLock
-from .loop import Pause
 
 HISTOGRAM_EDGES = np.concatenate([-np.logspace(4, -1, 26), np.linspace(-0.1, 0.1, 3)[1:-1], np.logspace(-1, 1, 11)])
 
@@ -50,10 +42,7 @@ class Place(NamedTuple):
             raise RunError(f"{path}: is no checkpoint of a run ({error})") from error
 
 
-class Loaded(NamedTuple):
-    state: State
-    place: Place
-    pause: Pause | None  # where the checkpoint is of the middle of an epoch
+CHECKPOINTS = ("last", "previous", "best")
 
 
 @dataclass(frozen=True)
@@ -61,14 +50,13 @@ class RunFolder:
     path: Path
 
     @staticmethod
-    def create(path: Path, config: Config, method: Method, overwrite: bool = False) -> "RunFolder":
-        """A new folder. One that exists and is not empty is refused. It also holds the values of the method, which its
-        name alone does not fix for all time."""
+    def create(path: Path, config: Config, overwrite: bool = False) -> "RunFolder":
+        """A new folder. One that exists and is not empty is refused."""
         if not overwrite:
             RunFolder.refuse_existing(path)
         elif _is_taken(path):
             if path.is_dir() and not (path / "config.json").is_file():
-                raise RunError(f"--out: {path} is no run folder; --overwrite will not delete it. Choose another.")
+                raise RunError(f"out: {path} is no run folder; `overwrite` will not delete it. Choose another.")
             if path.is_dir():
                 with RunLock(path):
                     shutil.rmtree(path)
@@ -77,22 +65,21 @@ class RunFolder:
         try:
             (path / "reductions").mkdir(parents=True)
         except OSError as error:
-            raise RunError(f"--out: {path} cannot be made ({error.strerror}). Choose another folder.") from error
+            raise RunError(f"out: {path} cannot be made ({error.strerror}). Choose another folder.") from error
         folder = RunFolder(path)
         folder.write_json("config.json", config.as_dict())
-        folder.write_json("method.json", _values(method))
         return folder
 
     @staticmethod
     def refuse_existing(path: Path) -> None:
         if _is_taken(path):
-            raise RunError(f"--out: {path} exists. Continue it with --resume, or replace it with --overwrite.")
+            raise RunError(f"out: {path} exists. Continue it with `resume`, or replace it with `overwrite`.")
 
     @staticmethod
     def open(path: Path) -> "RunFolder":
         if not (path / "config.json").is_file():
             raise RunError(
-                f"{path}: is no run folder (it has no config.json). Name a folder that `occamax train` wrote."
+                f"{path}: is no run folder (it has no config.json). Name a folder that `fit(out=…)` or `occamax train` wrote."
             )
         return RunFolder(path)
 
@@ -110,23 +97,6 @@ class RunFolder:
 
     def config(self) -> Config:
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
-
-    def refuse_other_method(self, method: Method, *names: str) -> None:
-        """A run whose method had other values is not what this version would make of its name; `names`: only these
-        values matter. What the version that began it did not know yet was as it is by default."""
-        if not (self.path / "method.json").is_file():  # it is of a version that did not write them
-            return
-        then, now = self.read_json("method.json"), _values(method)
-        changed = [
-            f"{name}: {then[name]} there, {now[name]} here"
-            for name in (names or now)
-            if name in then and then[name] != now[name]
-        ]
-        if changed:
-            raise RunError(
-                f"{self.path}: was begun with other values of its method ({'; '.join(changed)}). Use the version of "
-                "occamax that began it, or train it anew."
-            )
 
     def read_json(self, name: str) -> dict[str, Any]:
         return _parse(_text(self.path / name), self.path / name)
@@ -155,15 +125,17 @@ class RunFolder:
             with explained(self.path):
                 write_atomic(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
-    def save_state(self, arrays: dict[str, np.ndarray], place: Place, neg_elbo: float | None = None) -> None:
-        """A new checkpoint; the one there becomes the one before it. `neg_elbo` of the whole epoch that led here: the
-        lowest so far is also kept as the best."""
+    def save_state(
+        self, arrays: Mapping[str, np.ndarray], place: Place, neg_elbo: float | None = None, keep_best: bool = False
+    ) -> None:
+        """A new checkpoint; the one there becomes the one before it. `neg_elbo` of the whole epoch that led here: with
+        `keep_best` the lowest so far is also kept as the best."""
         with explained(self.path):
             if self.checkpoint.exists():
                 copy_atomic(self.checkpoint, self.previous)
             words = {"neg_elbo": str(neg_elbo)} if neg_elbo is not None else {}
             save_arrays(self.checkpoint, arrays, {**place.as_text(), **words})
-            if neg_elbo is not None and neg_elbo < self._best_so_far():
+            if keep_best and neg_elbo is not None and neg_elbo < self._best_so_far():
                 copy_atomic(self.checkpoint, self.best)
 
     def _best_so_far(self) -> float:
@@ -173,8 +145,8 @@ class RunFolder:
             return float("inf")
 
     def checkpoints(self) -> dict[Place, Path]:
-        """The checkpoints that can be used, the newest first. One that is damaged is named on standard error; none at
-        all is an error, never a silent start from nothing."""
+        """The checkpoints that training can go on from, the newest first. One that is damaged is named on standard
+        error; none at all is an error, never a silent start from nothing."""
         found, problems = {}, []
         for path in (self.checkpoint, self.previous):
             try:
@@ -187,23 +159,26 @@ class RunFolder:
             print(f"{problems[0]}. Going on from {self.previous}.", file=sys.stderr)
         return found
 
-    def load_state(self, like: State, place: Place | None = None, fill: int = 0) -> Loaded:
-        """The newest state, or that of a place; `fill` as in `state_from`."""
-        found = self.checkpoints()
-        place = next(iter(found)) if place is None else place
-        path = found[place]
-        arrays, _ = load_arrays(path)
-        return Loaded(state_from(arrays, like, path, fill), place, pause_from(arrays, like, path, fill))
+    def chosen_checkpoint(self, which: str = "last") -> Path:
+        """The file of the checkpoint that a user chose: figures of another would be of another epoch, so none is put in
+        its place."""
+        choose("checkpoint", which, CHECKPOINTS)
+        path = {"last": self.checkpoint, "previous": self.previous, "best": self.best}[which]
+        if not path.is_file() and which == "best":
+            raise RunError(f"{path}: was not kept; train with `keep_best` to have it")
+        try:
+            load_arrays(path)
+        except RunError as error:
+            other = " The one before it, of another epoch, is checkpoint `previous`." if which == "last" else ""
+            raise RunError(f"{error}.{other}") from error
+        return path
 
-    def save_weights(self, model: Model, state: State) -> None:
+    def save_weights(self, layers: Mapping[str, np.ndarray], has_bias: Sequence[bool]) -> None:
         """The weights at the posterior mean, pruned, layer by layer as matrices with the bias as the last column: what
         figures are drawn from, without the model or the data."""
-        weights = model.weights(state.posterior.point, state.mask)
-        names = [f"{i:03d} {name}" for i, name in enumerate(model.layout.names)]
-        arrays = {name: np.asarray(matrix) for name, matrix in zip(names, model.layout.matrices(weights), strict=True)}
-        biases = json.dumps([block.bias_shape is not None for block in model.layout.blocks])
+        arrays = {f"{i:03d} {name}": matrix for i, (name, matrix) in enumerate(layers.items())}
         with explained(self.path):
-            save_arrays(self.path / "weights.safetensors", arrays, {"biases": biases})
+            save_arrays(self.path / "weights.safetensors", arrays, {"biases": json.dumps(list(has_bias))})
 
     def weights(self) -> dict[str, np.ndarray]:
         """Each layer's weights at the posterior mean, without biases, in order."""
@@ -212,9 +187,7 @@ class RunFolder:
         pairs = zip(sorted(arrays), has_bias, strict=True)
         return {name.split(" ", 1)[1]: arrays[name][:, : arrays[name].shape[1] - bias] for name, bias in pairs}
 
-    def save_reduction(
-        self, layout: Layout, before: np.ndarray, record: Record, epoch: int, undone: bool = False
-    ) -> None:
+    def save_reduction(self, layout: Any, before: np.ndarray, record: Any, epoch: int, undone: bool = False) -> None:
         """One line of counts, thresholds and histograms, and a file with the mask and the ΔF (in half precision, for
         its size) of the weights that were still there. `before` is the mask before the reduction, `epoch` the epoch
         that follows it, counted from 1; `undone` where the network did not recover from it and it was taken back."""
@@ -259,12 +232,8 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno == errno.ENOENT:
             raise RunError(f"{path}: was removed, or a part of it, while it was being written") from error
         raise RunError(
-            f"{path}: cannot be written ({cause}). The last checkpoint in it is untouched; continue with --resume."
+            f"{path}: cannot be written ({cause}). The last checkpoint in it is untouched; continue with `resume`."
         ) from error
-
-
-def _values(method: Method) -> dict[str, str]:
-    return {field.name: repr(getattr(method, field.name)) for field in fields(method)}
 
 
 def _is_taken(path: Path) -> bool:
@@ -292,40 +261,3 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise RunError(f"{path}: is damaged, it holds {type(values).__name__} where an object was expected")
     return values
-
-
-def environment() -> dict[str, Any]:
-    """Versions and device, for the summary."""
-    packages = ("occamax", "jax", "jaxlib", "equinox", "optax", "numpy")
-    device = jax.devices()[0]
-    return {
-        "versions": {name: _version(name) for name in packages},
-        "device": f"{device.platform}: {device.device_kind}",
-        "commit": source_commit(),
-    }
-
-
-@cache
-def source_commit() -> str | None:
-    """The commit of the source tree this runs from: OCCAMAX_COMMIT where it is set, else what git says of it. Asked
-    when training begins and remembered: the tree may have another when it ends."""
-    if os.environ.get("OCCAMAX_COMMIT"):
-        return os.environ["OCCAMAX_COMMIT"]
-    root = Path(__file__).parents[3]
-    if not (root / ".git").exists():  # installed, or a copy without its history
-        return None
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except Exception:  # run from a source tree that was never installed
-        return "not installed"

@@ -14,7 +14,7 @@ class Guard:
     reduction is undone when both cost too much: a heavier divergence makes the fit worse without any harm, and few
     held-out examples say little alone.
 
-    The least, not the last: a network may also be ruined slowly, by reductions each of which costs little. Epochs under
+    The least, not the last: a network may also be collapsed slowly, by reductions each of which costs little. Epochs under
     less than half the present weight of the divergence do not count, except the last. All it knows is in the metrics,
     so a resumed run judges as an uninterrupted one does.
     """
@@ -38,7 +38,7 @@ class Guard:
         """Which seeds' reductions are to be undone, of those `reduced` before an epoch with these metrics."""
         undone = np.zeros(len(lines), bool)
         if self.tolerance is not None:
-            undone = reduced & [self._is_ruined(past, line) for past, line in zip(self.past, lines, strict=True)]
+            undone = reduced & [self._has_collapsed(past, line) for past, line in zip(self.past, lines, strict=True)]
         self.held = undone
         return undone
 
@@ -47,10 +47,10 @@ class Guard:
         for past, line in zip(self.past, lines, strict=True):
             past.append(line)
 
-    def _is_ruined(self, past: list[dict[str, Any]], line: dict[str, Any]) -> bool:
+    def _has_collapsed(self, past: list[dict[str, Any]], line: dict[str, Any]) -> bool:
         """Whether every cost is above its least by more than the tolerance, in parts of what was gained."""
-        heavy = 0.5 * line["divergence_weight"]
-        counted = [then for then in past[:-1] if then["divergence_weight"] >= heavy] + past[-1:]
+        heavy = 0.5 * line["kl_weight"]
+        counted = [then for then in past[:-1] if then["kl_weight"] >= heavy] + past[-1:]
         known = [name for name in COSTS if name in line]
         return bool(counted) and all(self._is_lost(min(then[k] for then in counted), line[k]) for k in known)
 

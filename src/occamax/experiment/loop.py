@@ -1,4 +1,4 @@
-"""The one visible loop: reduce → train → evaluate, epoch by epoch."""
+"""The one visible loop: reduce → train → measure, epoch by epoch."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..calibration import count_trained, places_held_out, spacing_of
 from ..data import Stream
 from ..errors import DivergedError
 from ..evaluation import score
-from ..reduction import Record
-from ..training import Info, State
+from ..inference.training import Batch, Info, State
+from ..reduction.reduce import Record
 from .feeder import Feeder
 from .guard import Guard
-from .program import Program
+from .program import Program, choose, of_seed
+from .sizes import counted, sparsity
 
 
 @dataclass(frozen=True)
@@ -51,125 +51,164 @@ class PausedError(Exception):
         self.epoch, self.pause = epoch, pause  # the epoch counted from 0
 
 
-def epochs(
-    program: Program,
-    state: State,
-    train: tuple[Array, Array] | Stream,
-    test: tuple[Array, Array] | None,
-    first: int = 0,
-    samples: int = 100,
-    curve_samples: int | None = None,
-    history: Sequence[Sequence[dict[str, Any]]] | None = None,
-    pause: Pause | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Epoch]:
-    """Trains from `state`, the state after `first` epochs, to the end of the budget. The last evaluation averages
-    `samples` draws, those before it `curve_samples`, as many unless given. `history`: each seed's metrics so far.
-    `pause`: where in epoch `first` to go on. When `should_stop` says so after a lap, `PausedError` brings the pause."""
-    reduction, calibration, budget = program.method.reduction, program.method.calibration, program.budget
-    tolerance = None if reduction is None else reduction.tolerance
-    targets_seen = np.asarray(train.targets if isinstance(train, Stream) else train[1])
-    feeder = Feeder(program, train, state.key) if isinstance(train, Stream) else None
-    spacing = spacing_of(calibration, len(targets_seen))
-    examples, held = count_trained(len(targets_seen), spacing), _held_out(train, spacing)
-    guard = Guard(tolerance, program.model.likelihood.baseline(targets_seen), len(program.seeds), history)
-    for epoch in range(first, budget.epochs):
-        began = time.perf_counter()
-        record, before, mask, done = None, None, None, []
-        if pause is not None:
-            (state, info, record, before, mask), pause = pause, None
-            done = [info]
-        elif reduction is not None and reduction.schedule.due(epoch, budget.epochs) and not guard.held.all():
-            before, mask = jax.tree.map(jnp.copy, state) if guard.is_on else None, jnp.copy(state.mask)
-            state, record = program.reduce(state, jnp.float32(epoch / budget.epochs), examples)
-            if before is not None and guard.held.any():  # some seeds sit this one out
-                state = program.choose(guard.held, before, state)
+@dataclass(frozen=True)
+class Evaluation:
+    """On what and how carefully a run is measured. The last evaluation averages `num_samples` draws, those before it
+    `curve_samples`, as many unless given. `test` None measures nothing but the objective."""
+
+    test: Batch | None = None
+    num_samples: int = 100
+    curve_samples: int | None = None
+
+    def draws(self, is_last: bool) -> int:
+        return self.num_samples if is_last or self.curve_samples is None else self.curve_samples
+
+
+class Loop:
+    """Trains a program's state to the end of its budget. `history`: each seed's metrics so far. When `should_stop` says
+    so after some steps, `PausedError` brings the pause."""
+
+    def __init__(
+        self,
+        program: Program,
+        train: Batch | Stream,
+        evaluation: Evaluation = Evaluation(),
+        history: Sequence[Sequence[dict[str, Any]]] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ):
+        self.program, self.train, self.evaluation, self.should_stop = program, train, evaluation, should_stop
+        self.reduction = program.method.reduction
+        self.feeder: Feeder | None = None
+        self.held = _held_out(train, program)
+        targets = np.asarray(train.targets if isinstance(train, Stream) else train[1])
+        tolerance = None if self.reduction is None else self.reduction.tolerance
+        self.guard = Guard(tolerance, program.model.likelihood.baseline(targets), len(program.seeds), history)
+
+    def epochs(self, state: State, first: int = 0, pause: Pause | None = None) -> Iterator[Epoch]:
+        """From `state`, the state after `first` epochs; `pause`: where in epoch `first` to go on."""
+        if isinstance(self.train, Stream):
+            self.feeder = Feeder(self.program, self.train, of_seed(state.key, 0))
+        for epoch in range(first, self.program.budget.epochs):
+            began = time.perf_counter()
+            here, pause = (self._reduced(state, epoch), None) if pause is None else (pause, None)
+            here = self._trained(here, epoch)
+            neg_elbo = np.asarray(here.info.neg_elbo, np.float64)  # seeds × steps; waits for the device
+            train_seconds = time.perf_counter() - began
+            _stop_if_diverged(neg_elbo, epoch * self.program.budget.steps_per_epoch)
+            state, figures, undone = self._judged(here, neg_elbo)
+            state = self._measured(state, figures, epoch + 1 == self.program.budget.epochs)
+            seconds = time.perf_counter() - began
+            metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
+            yield Epoch(epoch + 1, state, here.record, undone.tolist(), metrics, train_seconds)
+
+    def _reduced(self, state: State, epoch: int) -> Pause:
+        """The state with which an epoch begins: reduced, if that is due, and with its KL weight."""
+        record, before, mask = None, None, None
+        due = self.reduction is not None and self.reduction.schedule.due(epoch, self.program.budget.epochs)
+        if due and not self.guard.held.all():
+            before = jax.tree.map(jnp.copy, state) if self.guard.is_on else None
+            mask = jnp.copy(state.mask)
+            state, record = self.program.reduce(state, jnp.float32(epoch / self.program.budget.epochs))
+            if before is not None and self.guard.held.any():  # some seeds sit this one out
+                state = choose(self.guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
-        for lap in _laps_left(program, done):
-            if done and should_stop():
-                raise PausedError(epoch, Pause(state, _joined(done), record, before, mask))
-            if feeder is None:
-                state, info = program.train_lap[lap](state, train)
+        state = self.program.with_kl_weight(state)
+        empty = jnp.zeros((len(self.program.seeds), 0))
+        return Pause(state, Info(empty, empty, empty), record, before, mask)
+
+    def _trained(self, here: Pause, epoch: int) -> Pause:
+        """The rest of the epoch's steps."""
+        state, done = here.state, [here.info]
+        for chunk in self._chunks_left(here.info):
+            if _steps(done) and self.should_stop():
+                raise PausedError(epoch, here._replace(state=state, info=_joined(done)))
+            if self.feeder is None:
+                state, info = self.program.train_chunk[chunk](state, self.train)
             else:
-                state, info = feeder.lap(state, epoch * budget.steps + _steps(done))
-            if done:
-                jax.block_until_ready(done[-1])  # the device works on one lap while the next waits
+                state, info = self.feeder.train(state, epoch * self.program.budget.steps_per_epoch + _steps(done))
+            jax.block_until_ready(done[-1])  # the device works on one chunk while the next waits
             done.append(info)
-        info = _joined(done)
-        neg_elbo = np.atleast_2d(np.asarray(info.neg_elbo, np.float64))  # seeds × steps; waits for the device
-        train_seconds = time.perf_counter() - began
-        _stop_if_diverged(neg_elbo, epoch * budget.steps)
-        expected = np.atleast_2d(np.asarray(info.expected_nll, np.float64)) / examples
-        fits = expected[:, -max(1, budget.steps // 4) :].mean(1)
-        whole = state.mask if mask is None else mask  # judged by the divergence that the reduction found
+        return here._replace(state=state, info=_joined(done))
+
+    def _chunks_left(self, info: Info) -> list[int]:
+        starts = np.cumsum([0, *self.program.chunks[:-1]])
+        return [chunk for chunk, start in zip(self.program.chunks, starts, strict=True) if start >= _steps([info])]
+
+    def _judged(self, here: Pause, neg_elbo: np.ndarray) -> tuple[State, list[dict[str, Any]], np.ndarray]:
+        """The state that stands after an epoch, its figures, and which seeds' reductions were undone."""
+        program, state = self.program, here.state
+        expected = np.asarray(here.info.expected_nll, np.float64) / program.task.held_out.trained
+        fits = expected[:, -max(1, program.budget.steps_per_epoch // 4) :].mean(1)
+        weights = np.asarray(state.kl_weight)
         figures: list[dict[str, Any]] = [
-            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), **_sizes(program, whole, state, i, examples)}
+            {"neg_elbo": float(line.mean()), "fit": float(fits[i]), "kl_weight": round(float(weights[i]), 7)}
             for i, line in enumerate(neg_elbo)
         ]
-        if held is not None and calibration is not None:
-            for line, found in zip(figures, _scores(program, state, held, calibration.draws_an_epoch), strict=True):
+        calibration = program.method.calibration
+        if self.held is not None and calibration is not None:
+            for line, found in zip(figures, self._scores(state, self.held, calibration.epoch_samples), strict=True):
                 line["held_out_nll"] = found["nll"]
-        undone = guard.judge(figures, ~guard.held & _removed_any(record, len(fits)))
-        if before is not None and undone.any():
-            state = program.choose(undone, before._replace(step=state.step), state)
+        undone = self.guard.judge(_as_found(figures, here), ~self.guard.held & _removed_any(here.record, len(fits)))
+        if here.before is not None and undone.any():
+            state = choose(undone, here.before._replace(step=state.step), state)
+        self.guard.remember(figures)
         for i, line in enumerate(figures):
-            line.update(_sizes(program, state.mask, state, i, examples))
-        guard.remember(figures)
-        state = _with_nats(program, state, figures, undone, guard.baseline)
-        is_last = epoch + 1 == budget.epochs
-        if is_last and held is not None:
-            state, temperatures = program.calibrate(state, *held)
+            line["sparsity"] = sparsity(np.asarray(state.mask[i]), counted(program.model.layout, program.method))
+            if self.guard.is_on:
+                line["undone"] = bool(undone[i])
+        return self._with_nats(state, figures, undone), figures, undone
+
+    def _with_nats(self, state: State, figures: list[dict[str, Any]], undone: np.ndarray) -> State:
+        """The state that knows what an example costs it: a held-out one, else one that it was trained on, and no more
+        than it costs a network that learnt nothing. Where the likelihood is a density, whose nats depend on the
+        targets' unit, and where the epoch was undone, it stays as it was."""
+        if not self.program.model.likelihood.takes_logits:
+            return state
+        baseline = self.guard.baseline
+        found = np.array([min(line.get("held_out_nll", line["fit"]), baseline) for line in figures], np.float32)
+        nats = np.where(undone, np.asarray(state.nats), found)
+        return state._replace(nats=self.program.place(jnp.asarray(nats)))
+
+    def _measured(self, state: State, figures: list[dict[str, Any]], is_last: bool) -> State:
+        """Adds what the test set says to the figures; at the end the state is calibrated first."""
+        if is_last and self.held is not None:
+            state, temperatures = self.program.calibrate(state, *self.held)
             for line, temperature in zip(figures, temperatures, strict=True):
                 line["temperature"] = temperature
-        if guard.is_on:
-            for line, flag in zip(figures, undone, strict=True):
-                line["undone"] = bool(flag)
-        if test is not None:
-            draws = samples if is_last or curve_samples is None else curve_samples
-            for line, found in zip(figures, _scores(program, state, test, draws), strict=True):
-                line.update(found)
-        seconds = time.perf_counter() - began
-        metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
-        yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
+        if self.evaluation.test is not None:
+            found = self._scores(state, self.evaluation.test, self.evaluation.draws(is_last))
+            for line, own in zip(figures, found, strict=True):
+                line.update(own)
+        return state
+
+    def _scores(self, state: State, data: Batch, num_samples: int) -> list[dict[str, float]]:
+        """The figures of every seed's predictive."""
+        predictive, targets = jax.device_get(self.program.evaluate(state, *data, num_samples)), np.asarray(data[1])
+        return [score(self.program.model, of_seed(predictive, i), targets) for i in range(len(self.program.seeds))]
 
 
-def _held_out(train: tuple[Array, Array] | Stream, spacing: int) -> tuple[Array, Array] | None:
+def _held_out(train: Batch | Stream, program: Program) -> Batch | None:
     """The examples that are held out of training, where the computation is."""
-    if not spacing:
+    places = program.task.held_out.places
+    if not len(places):
         return None
     if isinstance(train, Stream):
-        return jax.tree.map(jnp.asarray, train.take(places_held_out(len(train), spacing)))
-    places = places_held_out(len(train[0]), spacing)
+        return jax.tree.map(jnp.asarray, train.take(places))
     return train[0][places], train[1][places]
 
 
-def _with_nats(
-    program: Program, state: State, figures: list[dict[str, Any]], undone: np.ndarray, baseline: float
-) -> State:
-    """The state that knows what an example costs it: a held-out one, else one that it was trained on, and no more than
-    it costs a network that learnt nothing. Where the likelihood is a density, whose nats depend on the targets' unit,
-    and where the epoch was undone, it stays as it was."""
-    if not program.model.likelihood.takes_logits:
-        return state
-    found = np.array([min(line.get("held_out_nll", line["fit"]), baseline) for line in figures], np.float32)
-    nats = np.where(undone, np.asarray(state.nats), found).reshape(state.nats.shape)
-    return state._replace(nats=program.place(jnp.asarray(nats)))
-
-
-def _scores(program: Program, state: State, data: tuple[Array, Array], draws: int) -> list[dict[str, float]]:
-    """The figures of every seed's predictive."""
-    predictive, targets = jax.device_get(program.evaluate(state, *data, draws)), np.asarray(data[1])
-    return [score(program.model, program.of_seed(predictive, i), targets) for i in range(len(program.seeds))]
+def _as_found(figures: list[dict[str, Any]], here: Pause) -> list[dict[str, Any]]:
+    """The figures with the KL weight that the reduction found: that it made the network smaller, and so the weight
+    heavier, is no excuse for what it cost."""
+    if here.before is None:
+        return figures
+    weights = np.asarray(here.before.kl_weight)
+    return [line | {"kl_weight": float(weight)} for line, weight in zip(figures, weights, strict=True)]
 
 
 def _removed_any(record: Record | None, seeds: int) -> np.ndarray:
     """Which seeds lost weights in the reduction before the epoch."""
-    return np.zeros(seeds, bool) if record is None else np.asarray(record.removed).reshape(seeds, -1).sum(1) > 0
-
-
-def _laps_left(program: Program, done: list[Info]) -> list[int]:
-    starts = np.cumsum([0, *program.laps[:-1]])
-    return [lap for lap, start in zip(program.laps, starts, strict=True) if start >= _steps(done)]
+    return np.zeros(seeds, bool) if record is None else np.asarray(record.removed).sum(1) > 0
 
 
 def _steps(done: list[Info]) -> int:
@@ -178,26 +217,6 @@ def _steps(done: list[Info]) -> int:
 
 def _joined(infos: list[Info]) -> Info:
     return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts], axis=-1), *infos)
-
-
-def _sizes(program: Program, masks: Array, state: State, index: int, examples: int) -> dict[str, float]:
-    """Removed / all weights of the layers that may be reduced, and the weight of the divergence of those left."""
-    mask = np.asarray(program.of_seed(masks, index))
-    progress = float(state.step.ravel()[0]) / program.budget.total_steps
-    nats = float(program.of_seed(state.nats, index))
-    weight = program.method.divergence_weight.of_network(progress, int(mask.sum()), examples, nats)
-    return {"sparsity": sparsity(mask, counted(program)), "divergence_weight": round(float(weight), 7)}
-
-
-def counted(program: Program) -> int:
-    """How many leading weights of the vector the sparsity counts: all but the output layer's, if that is kept."""
-    layout, reduction = program.model.layout, program.method.reduction
-    keeps_output = reduction is None or reduction.keep_output
-    return layout.size - (layout.sizes[-1] if keeps_output and len(layout.sizes) > 1 else 0)
-
-
-def sparsity(mask: np.ndarray, count: int) -> float:
-    return 1.0 - float(mask[:count].sum()) / count
 
 
 def _stop_if_diverged(neg_elbo: np.ndarray, steps_before: int) -> None:

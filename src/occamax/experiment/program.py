@@ -1,6 +1,7 @@
-"""The compiled parts of a run: one epoch, one reduction, one evaluation, for one seed or several at once."""
+"""The compiled parts of a run: some steps, one reduction, one evaluation, for all seeds at once."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
@@ -8,114 +9,130 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from ..data import Split
+from ..data.held_out import HeldOut
 from ..errors import ArgumentError, ExportError
-from ..evaluation import Predictive, best_temperature, outputs_of_draws, predict, with_outputs_divided
-from ..layout import Units
+from ..evaluation import Believed, Predictive, best_temperature, outputs_of_draws, predict, with_outputs_divided
+from ..inference.model import Model
+from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
+from ..inference.training import EVALUATION_STREAM, Augment, Budget, Info, State, Stepper, start
 from ..methods import Method
-from ..model import Model
-from ..reduction import Record, reduce
-from ..training import EVALUATION_STREAM, Budget, Info, State, make_epoch, start
+from ..reduction.reduce import Record, reduce
+from ..structure.units import Units
 from .devices import Devices
 
 T = TypeVar("T")
-LONGEST_LAP = 100  # steps between two looks at whether to stop
+LONGEST_CHUNK = 100  # steps between two looks at whether to stop
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be trained: a model, by a method, for so long, on examples of which some are held out."""
+
+    model: Model
+    method: Method
+    budget: Budget
+    held_out: HeldOut
+    seeds: tuple[int, ...] = (0,)
+    augment: Augment | None = None
+    units: tuple[Units, ...] = ()  # that the method weighs
 
 
 class Program:
-    """Compiled functions of the state. With several seeds every leaf of the state has a leading axis of seeds."""
+    """Compiled functions of the state. Every leaf of the state has a leading axis of seeds, also where there is one."""
 
-    def __init__(
-        self,
-        model: Model,
-        method: Method,
-        budget: Budget,
-        seeds: tuple[int, ...] = (0,),
-        devices: Devices = Devices(),
-        longest_lap: int | None = None,
-    ):
-        self.longest_lap = min(longest_lap or LONGEST_LAP, LONGEST_LAP)
-        self.model, self.method, self.budget, self.seeds, self.devices = model, method, budget, seeds, devices
-        devices.check_batch(budget.batch)
-        self.optimizer = method.optimizer(method.learning_rate, budget.total_steps)
-        units = _units(model, method)
-        parts = (model, self.optimizer, budget, method.divergence_weight, method.estimator)
-        sizes = (budget.steps, *set(self.laps))
-        compiled = {
-            n: self._compile(make_epoch(*parts, n, devices.share, method.calibration), 1, donate=True) for n in sizes
+    def __init__(self, task: Task, devices: Devices = Devices(), longest_chunk: int = LONGEST_CHUNK):
+        self.task, self.devices = task, devices
+        self.model, self.method, self.budget, self.seeds = task.model, task.method, task.budget, task.seeds
+        self.longest_chunk = min(longest_chunk, LONGEST_CHUNK)
+        devices.check_batch(task.budget.batch_size)
+        self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
+        self.stepper = Stepper(task.model, self.optimizer, task.method.estimator, task.augment, devices.share)
+        self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
+            steps: self._compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
+            for steps in set(self.chunks)
         }
+        self.reduce: Callable[[State, Array], tuple[State, Record]] = self._compile(self._reduction, 1, donate=True)
+        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(self._evaluation, 3)
+        self._outputs: Callable[[State, Array], Array] = self._compile(self._outputs_of_draws, 1)
+        self._divided: Callable[[State, Array], State] = self._compile(self._with_outputs_divided, 0, own=2)
+        self._kl_weight: Callable[[Array, Array, Array], Array] = self._compile(self._kl_weight_of, 0, own=3)
 
-        def reduction(state: State, progress: Array, examples: int) -> tuple[State, Record]:
-            assert method.reduction is not None
-            weight = method.divergence_weight.of_network(progress, jnp.sum(state.mask), examples, state.nats)
-            return reduce(model, state, method.reduction, self.optimizer, progress, weight, units)
+    def _reduction(self, state: State, progress: Array) -> tuple[State, Record]:
+        assert self.method.reduction is not None
+        return reduce(self.model, state, self.method.reduction, self.optimizer, progress, self.task.units)
 
-        def evaluation(state: State, inputs: Array, targets: Array, samples: Array) -> Predictive:
-            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
-            return predict(model, state.posterior, state.mask, key, inputs, targets, samples)
+    def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
+        key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+        return predict(self.model, believed(state), key, inputs, targets, num_samples)
 
-        def outputs(state: State, inputs: Array) -> Array:
-            assert method.calibration is not None
-            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
-            return outputs_of_draws(model, state.posterior, state.mask, key, inputs, method.calibration.draws)
+    def _outputs_of_draws(self, state: State, inputs: Array) -> Array:
+        assert self.method.calibration is not None
+        key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+        return outputs_of_draws(self.model, believed(state), key, inputs, self.method.calibration.num_samples)
 
-        def divided(state: State, temperature: Array) -> State:
-            return state._replace(posterior=with_outputs_divided(model, state.posterior, state.mask, temperature))
+    def _with_outputs_divided(self, state: State, temperature: Array) -> State:
+        return state._replace(posterior=with_outputs_divided(self.model, state.posterior, state.mask, temperature))
 
-        self.train: Callable[[State, Any], tuple[State, Info]] = compiled[budget.steps]  # a whole epoch
-        self.train_lap: dict[int, Callable[[State, Any], tuple[State, Info]]] = compiled  # so many steps of one
-        self.reduce: Callable[[State, Array, int], tuple[State, Record]] = self._compile(reduction, 2, donate=True)
-        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(evaluation, 3)
-        self._outputs: Callable[[State, Array], Array] = self._compile(outputs, 1)
-        self._divided: Callable[[State, Array], State] = self._compile(divided, 0, own=2)
-
-    @property
-    def fill(self) -> int:
-        """How many latents only make the vector divisible by the devices."""
-        return self.model.latent_count - self.model.latents_used
+    def _kl_weight_of(self, mask: Array, step: Array, nats: Array) -> Array:
+        now = Circumstances(step, self.budget.total_steps, jnp.sum(mask), self.task.held_out.trained, nats)
+        return kl_weight_of(self.method.kl_weight, now)
 
     @property
-    def laps(self) -> list[int]:
-        """An epoch's steps cut into laps of nearly the same length, none longer than `longest_lap`."""
-        count = -(-self.budget.steps // self.longest_lap)
-        short, longer = divmod(self.budget.steps, count)
+    def chunks(self) -> list[int]:
+        """An epoch's steps cut into chunks of nearly the same length, none longer than `longest_chunk`."""
+        steps = self.budget.steps_per_epoch
+        count = -(-steps // self.longest_chunk)
+        short, longer = divmod(steps, count)
         return [short + 1] * longer + [short] * (count - longer)
 
-    def evaluate(self, state: State, inputs: Array, targets: Array, samples: int = 100) -> Predictive:
-        """The predictive of every seed, averaged over `samples` draws; compiled once for any number of them."""
-        return self._evaluate(state, inputs, targets, jnp.int32(samples))
+    def with_kl_weight(self, state: State) -> State:
+        """The state that knows the KL weight of the coming epoch."""
+        return state._replace(kl_weight=self.place(self._kl_weight(state.mask, state.step, state.nats)))
+
+    def evaluate(self, state: State, inputs: Array, targets: Array, num_samples: int = 100) -> Predictive:
+        """The predictive of every seed, averaged over `num_samples` draws; compiled once for any number of them."""
+        return self._evaluate(state, inputs, targets, jnp.int32(num_samples))
 
     def calibrate(self, state: State, inputs: Array, targets: Array) -> tuple[State, list[float]]:
         """The state whose outputs are divided by each seed's best temperature on these examples, and those. Where the
         likelihood takes no logits, or the outputs do not come from the last layer alone, nothing is changed."""
         unchanged = state, [1.0] * len(self.seeds)
-        if not self.model.likelihood.takes_logits:
+        if not self.model.likelihood.takes_logits or self.method.calibration is None:
             return unchanged
         before = self._outputs(state, inputs)
-        assert self.method.calibration is not None
-        spread, likelihood = self.method.calibration.spread, self.model.likelihood
-        each = (self.of_seed(before, i) for i in range(len(self.seeds)))
-        found = [best_temperature(outputs, targets, likelihood, spread) for outputs in each]
-        after = self._divided(state, jnp.asarray(found, jnp.float32).reshape(state.step.shape))
+        log_std, likelihood = self.method.calibration.log_temperature_std, self.model.likelihood
+        found = [best_temperature(outputs, targets, likelihood, log_std) for outputs in before]
+        after = self._divided(state, jnp.asarray(found, jnp.float32))
         wanted, outputs = np.asarray(before), np.asarray(self._outputs(after, inputs))
-        wanted = wanted / np.reshape(found, (*state.step.shape, 1, 1, 1))
+        wanted = wanted / np.reshape(found, (-1, 1, 1, 1))
         if np.abs(outputs - wanted).mean() > 0.02 * np.abs(wanted).mean():  # bfloat16 rounds by up to .004
             return unchanged
         return after, found
 
     def _compile(self, function: Callable, shared: int, donate: bool = False, own: int = 1) -> Any:
-        """The function over all seeds at once; the first `own` arguments are each seed's own, the others shared."""
-        lifted = function if len(self.seeds) == 1 else jax.vmap(function, in_axes=(*[0] * own, *[None] * shared))
+        """The function over all seeds at once; the first `own` arguments are each seed's own, the others shared. One
+        seed is not mapped over, which costs a GPU time."""
+        if len(self.seeds) == 1:
+
+            def lifted(*arguments: Any) -> Any:
+                alone = jax.tree.map(lambda leaf: leaf[0], arguments[:own])
+                return jax.tree.map(lambda leaf: leaf[None], function(*alone, *arguments[own:]))
+        else:
+            lifted = jax.vmap(function, in_axes=(*[0] * own, *[None] * shared))
 
         def settled(*arguments: Any) -> Any:
-            return self.devices.settle(lifted(*arguments), self.model.latent_count)
+            return self.devices.constrain(lifted(*arguments), self.model.latent_count)
 
         return jax.jit(settled, donate_argnums=0 if donate else ())
 
     def start(self) -> State:
         """The first state of every seed."""
-        start = jax.jit(self._start)  # one program instead of some dozen small ones
-        return self.place(self.stack([start(jax.random.key(seed)) for seed in self.seeds]))
+        begin = jax.jit(self._start)  # one program instead of some dozen small ones
+        return self.place(stack([begin(jax.random.key(seed)) for seed in self.seeds]))
+
+    def shape_of_one(self) -> State:
+        """The shapes and types of one seed's state."""
+        return jax.eval_shape(self._start, jax.random.key(0))
 
     def place(self, tree: T) -> T:
         """A state, or a part of one, where the devices want it."""
@@ -123,42 +140,39 @@ class Program:
 
     def _start(self, seed_key: PRNGKeyArray) -> State:
         first_key, key = jax.random.split(seed_key)
-        posterior = self.method.first_posterior(self.model, first_key)
-        return start(posterior, self.model.layout.size, self.optimizer, key, self.method.divergence_weight.first_nats)
-
-    def of_seed(self, tree: Any, index: int) -> Any:
-        """One seed's part of a state, record or predictive."""
-        return tree if len(self.seeds) == 1 else jax.tree.map(lambda leaf: leaf[index], tree)
-
-    def choose(self, flags: Bool[np.ndarray, "seeds"], chosen: Any, other: Any) -> Any:
-        """Each seed's part of `chosen` where its flag is up, else of `other`."""
-        if len(self.seeds) == 1:
-            return chosen if flags[0] else other
-        return jax.tree.map(
-            lambda one, two: jnp.where(flags.reshape(-1, *[1] * (two.ndim - 1)), one, two), chosen, other
-        )
-
-    def stack(self, states: list[T]) -> T:
-        """One state, or any tree, for all seeds from one each."""
-        return states[0] if len(states) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        posterior = self.method.posterior.start(self.method.init(self.model, first_key))
+        return start(self.model, posterior, self.optimizer, key, first_nats_of(self.method.kl_weight))
 
 
-def _units(model: Model, method: Method) -> tuple[Units, ...]:
+def believed(state: State) -> Believed:
+    """What a prediction needs of a state."""
+    return Believed(state.posterior, state.mask, state.buffers)
+
+
+def of_seed(tree: T, index: int) -> T:
+    """One seed's part of a state, record or predictive."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def stack(states: list[T]) -> T:
+    """One state, or any tree, for all seeds from one each."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def choose(flags: Bool[np.ndarray, "seeds"], chosen: T, other: T) -> T:
+    """Each seed's part of `chosen` where its flag is up, else of `other`."""
+    if flags.all() or not flags.any():
+        return chosen if flags.all() else other
+    return jax.tree.map(lambda one, two: jnp.where(flags.reshape(-1, *[1] * (two.ndim - 1)), one, two), chosen, other)
+
+
+def find_task_units(model: Model, method: Method, example: Any) -> tuple[Units, ...]:
     """The units that the method weighs, if it weighs any."""
     if method.reduction is None or method.reduction.unit_price is None:
         return ()
-    from ..export.units import find_units  # export itself uses experiments
+    from ..structure.unit_search import find_units
 
     try:
-        return find_units(model.network, model.layout)
+        return find_units(model.network, model.buffers, model.calling, model.layout, example, model.preprocess)
     except ExportError as error:
-        raise ArgumentError(f"unit_price: the units of this network are not known. {error}") from error
-
-
-def on_device(
-    split: Split | tuple[Any, Any],
-    devices: Devices = Devices(),
-) -> tuple[Array, Array]:
-    """Inputs and targets where the computation is, whole on every device."""
-    inputs, targets = (split.inputs, split.targets) if isinstance(split, Split) else split
-    return devices.put((np.asarray(inputs), np.asarray(targets)))
+        raise ArgumentError(f"unit_price: the units of this network cannot be found. {error}") from error

@@ -11,18 +11,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from .config import LABELS, Experiment
+from ..names import label
+from .config import Config
 from .devices import is_first_host
 from .loop import Epoch
 from .program import Program
 
 
 class Progress:
-    """Shows epochs as they come. The time left is estimated from the epochs after the first, which compiles."""
+    """Shows epochs as they come, if it is to `show` them. The time left is estimated from the epochs after the first,
+    which compiles."""
 
-    def __init__(self, experiment: Experiment, seeds: int, first: int, console: Console | None = None):
-        self.config, self.seeds = experiment.config, seeds
-        self.console = console or Console(highlight=False, quiet=not is_first_host())
+    def __init__(self, config: Config, program: Program, first: int, show: bool = True, console: Console | None = None):
+        self.config, self.program = config, program
+        self.console = console or Console(highlight=False, quiet=not (show and is_first_host()))
         self.first, self.began, self.first_took = first, time.perf_counter(), 0.0
         self.bar: Bar | None = None
         if self.console.is_terminal:
@@ -30,11 +32,12 @@ class Progress:
             self.bar = Bar(*columns, TextColumn("{task.fields[figures]}"), console=self.console)
 
     def __enter__(self) -> "Progress":
-        config = self.config
-        title = f"{config.data} · {config.network} · {LABELS[config.method]}"
-        title += f" · {self.seeds} seeds" if self.seeds > 1 else f" · seed {config.seed}"
+        config, seeds = self.config, self.program.seeds
+        title = f"{config.data} · {config.network} · {label(config.method)}"
+        title += f" · {len(seeds)} seeds" if len(seeds) > 1 else f" · seed {seeds[0]}"
         if self.bar is None:
-            self.console.print(f"{title}: {config.epochs} epochs of {config.steps} steps", soft_wrap=True)
+            words = f"{title}: {config.epochs} epochs of {config.steps_per_epoch} steps"
+            self.console.print(words, soft_wrap=True)
         else:
             self.task = self.bar.add_task(title, total=config.epochs, completed=self.first, figures="compiling …")
             self.bar.start()
@@ -44,12 +47,12 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
 
-    def show(self, epoch: Epoch, program: Program) -> None:
+    def show(self, epoch: Epoch) -> None:
         elapsed, done = time.perf_counter() - self.began, epoch.number - self.first
         if done == 1:
             self.first_took = elapsed
         per_epoch = elapsed if done == 1 else (elapsed - self.first_took) / (done - 1)
-        figures = self._figures(epoch, program)
+        figures = self._figures(epoch)
         if any(epoch.undone):
             figures += f"  the reduction before it was undone{_which(epoch.undone)}: the fit did not recover"
         if self.bar is not None:
@@ -60,15 +63,13 @@ class Progress:
             f"epoch {epoch.number:>3}/{self.config.epochs}  {figures}  left {clock(left)}", soft_wrap=True
         )
 
-    def _figures(self, epoch: Epoch, program: Program) -> str:
+    def _figures(self, epoch: Epoch) -> str:
         mean = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
-        parts = [
-            f"{self.config.steps * self.seeds / epoch.train_seconds:5.0f} steps/s",
-            self._bound(mean["neg_elbo"], mean["divergence_weight"]),
-        ]
-        parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece") if name in mean]
-        if program.method.reduction is not None:
-            parts.append(f"sparsity {mean['sparsity']:.3f} [{layer_sparsity(program, epoch)}]")
+        steps = self.config.steps_per_epoch * len(self.program.seeds)
+        parts = [f"{steps / epoch.train_seconds:5.0f} steps/s", self._bound(mean["neg_elbo"], mean["kl_weight"])]
+        parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece", "rmse") if name in mean]
+        if self.program.method.reduction is not None:
+            parts.append(f"sparsity {mean['sparsity']:.3f} [{layer_sparsity(self.program, epoch)}]")
         return "  ".join(parts)
 
     @staticmethod
@@ -79,7 +80,7 @@ class Progress:
 
 def layer_sparsity(program: Program, epoch: Epoch) -> str:
     """Removed per cent of each layer, in order, of the first seed; long networks are cut short."""
-    mask = np.asarray(program.of_seed(epoch.state.mask, 0))
+    mask = np.asarray(epoch.state.mask[0])
     shares = [f"{100 * (1 - mask[start:stop].mean()):.0f}" for start, stop in program.model.layout.bounds]
     return " ".join(shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]) + " %"
 
@@ -107,5 +108,5 @@ def print_summary(path: Path, summary: dict[str, Any]) -> None:
         table.add_row(layer["name"], f"{layer['weights']:,}", f"{layer['remaining']:,}", f"{share:.1%}")
     table.add_row("all", f"{sizes['weights']:,}", f"{sizes['remaining']:,}", f"{sizes['sparsity_of_all']:.1%}")
     console.print(table)
-    names = ("accuracy", "nll", "ece", "brier", "sparsity")
+    names = ("accuracy", "nll", "ece", "brier", "rmse", "sparsity")
     console.print("  ".join(f"{name} {summary[name]:.4f}" for name in names if name in summary), soft_wrap=True)

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ..reduction import Record
-from ..training import State
+from ..inference.training import State
+from ..reduction.reduce import Record
 from .checkpoint import pause_arrays, state_arrays
 from .devices import is_first_host
 from .folder import Place, RunFolder
 from .loop import Epoch, Pause
-from .program import Program
+from .program import Program, of_seed
 
 SHARE = 0.02  # of the time may go into checkpoints
 
@@ -26,10 +26,12 @@ class Writer:
     ones wait accordingly.
     """
 
-    def __init__(self, folders: list[RunFolder], program: Program, mask: Array, rate_factor: float = 1.0):
-        self.folders, self.program, self.rate_factor = folders, program, rate_factor
+    def __init__(
+        self, folders: list[RunFolder], program: Program, mask: Array, rate_factor: float = 1.0, keep_best: bool = False
+    ):
+        self.folders, self.program, self.rate_factor, self.keep_best = folders, program, rate_factor, keep_best
         self.saved, self.cost = time.perf_counter(), 0.0  # when the last checkpoint was begun, and the seconds it took
-        self.masks = [np.asarray(program.of_seed(mask, i)) for i in range(len(folders))]
+        self.masks = [np.asarray(mask[i]) for i in range(len(folders))]
         self.pool = ThreadPoolExecutor(max_workers=1)
         self.pending: Future | None = None
 
@@ -51,7 +53,7 @@ class Writer:
     def _write(self, epoch: Epoch, arrays: dict[str, np.ndarray] | None, record: Record | None, began: float) -> None:
         for i, folder in enumerate(self.folders):
             if record is not None:
-                own = self.program.of_seed(record, i)
+                own = of_seed(record, i)
                 undone = epoch.undone[i]
                 folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number, undone)
                 self.masks[i] = self.masks[i] if undone else own.mask
@@ -64,17 +66,17 @@ class Writer:
         """A checkpoint in the middle of the epoch after `epoch` whole ones."""
         self._wait()
         steps = pause.info.neg_elbo.shape[-1]
-        arrays = pause_arrays(self.program.devices.gather(pause), self.program.fill)
+        arrays = pause_arrays(self.program.devices.gather(pause), self.program.model.fill)
         self._save(arrays, Place(epoch, steps, self.rate_factor), None)
 
     def _arrays(self, state: State) -> dict[str, np.ndarray]:
         """All hosts take part, where there are several."""
-        return state_arrays(self.program.devices.gather(state), self.program.fill)
+        return state_arrays(self.program.devices.gather(state), self.program.model.fill)
 
     def _save(self, arrays: dict[str, np.ndarray], place: Place, neg_elbo: list[float] | None) -> None:
         for i, folder in enumerate(self.folders if is_first_host() else ()):
-            own = {name: self.program.of_seed(array, i) for name, array in arrays.items()}
-            folder.save_state(own, place, None if neg_elbo is None else neg_elbo[i])
+            own = {name: array[i] for name, array in arrays.items()}
+            folder.save_state(own, place, None if neg_elbo is None else neg_elbo[i], self.keep_best)
 
     def _wait(self) -> None:
         if self.pending is not None:

@@ -12,12 +12,12 @@ import equinox as eqx
 import numpy as np
 
 from ..errors import ExportError, RunError
-from ..experiment.checkpoint import load_arrays, save_arrays, write_atomic
-from ..model import Model
-from ..posteriors import Posterior
+from ..inference.model import Model
+from ..inference.posteriors import Posterior
+from ..storage import load_arrays, save_arrays, write_atomic
+from ..storage.npz import ERRORS, read_npz
 from . import chain as c
 from .card import Card
-from .npz import ERRORS, read_npz
 from .posterior_file import Packed, unpack
 
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare

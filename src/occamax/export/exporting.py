@@ -18,8 +18,8 @@ import numpy as np
 from .. import __version__
 from ..errors import ExportError
 from ..experiment import NETWORKS, Experiment, RunFolder, restore
-from ..experiment.checkpoint import write_atomic
-from ..model import Model
+from ..inference.model import Model
+from ..storage import write_atomic
 from .card import Card
 from .compact import Kept, compact, count, count_nonzero
 from .convert import to_chain
@@ -102,7 +102,7 @@ def describe_run(folder: RunFolder, experiment: Experiment) -> Card:
     prepare = dataset.standardise(NETWORKS[config.network].image_size)
     is_finished = (folder.path / "summary.json").is_file()
     summary = folder.read_json("summary.json") if is_finished else {}
-    names = ("accuracy", "nll", "ece", "sparsity", "divergence_weight")
+    names = ("accuracy", "nll", "ece", "sparsity", "kl_weight")
     figures = {name: summary[name] for name in names if name in summary}
     return Card(
         dataset.class_names,

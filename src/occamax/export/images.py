@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..storage.npz import ERRORS, read_npz
 from .card import Card
-from .npz import ERRORS, read_npz
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 LARGEST = 2**30  # bytes that an array file may declare

@@ -11,9 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from ..errors import ExportError
+from ..storage.digest import NO_DIGEST, digest_of
 from . import chain as c
 from .card import Card
-from .digest import NO_DIGEST, digest_of
 from .entrance import on_raw_pixels, without_costly_taking
 from .phases import PLACES, PooledConvolution, mean_of_places, padding, with_phases
 

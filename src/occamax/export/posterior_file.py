@@ -15,13 +15,13 @@ from ..data import Standardise
 from ..errors import ExportError
 from ..evaluation import Predictive, predict
 from ..experiment import NETWORKS
-from ..model import Model
-from ..posteriors import MeanField, Posterior
-from ..priors import FanIn, Flat, Prior, Tiered
-from ..training import State
+from ..inference.model import Model
+from ..inference.posteriors import IndependentNormals, Posterior
+from ..inference.priors import FanInPrior, FlatPrior, HorseshoePrior, Prior
+from ..inference.training import State
 from .card import Card
 
-PRIORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Flat, FanIn, Tiered)}
+PRIORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FlatPrior, FanInPrior, HorseshoePrior)}
 Draw = Callable[[UInt8[np.ndarray, "n channels height width"]], Predictive]
 
 
@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
 
 def pack(model: Model, state: State) -> Packed:
-    if not isinstance(state.posterior, MeanField):
+    if not isinstance(state.posterior, IndependentNormals):
         raise ExportError("--posterior: this run has a point estimate, not a posterior. Choose another method's run.")
     prior: Any = model.prior
     kind = type(prior).__name__
@@ -65,7 +65,7 @@ def unpack(arrays: dict[str, np.ndarray], text: dict[str, str], card: Card) -> t
         values[:weights][mask] = arrays[f"posterior.{name}"]  # removed weights stay at the prior: zero, and ln 1
         values[weights:] = arrays[f"posterior.scales.{name}"]
         parts.append(jnp.asarray(values))
-    return model, MeanField(*parts), mask
+    return model, IndependentNormals(*parts), mask
 
 
 def _network(card: Card) -> Any:

@@ -11,11 +11,11 @@ from jaxtyping import Float, UInt8
 
 from ..data import Standardise
 from ..errors import ExportError
-from ..experiment.checkpoint import write_atomic
+from ..storage import write_atomic
+from ..storage.digest import is_intact
 from . import arrays_file
 from .card import Card
 from .chain import Chain
-from .digest import is_intact
 from .posterior_file import Draw, Packed, sampler
 
 FORMATS = ("onnx", "safetensors", "npz")

@@ -8,7 +8,7 @@ from typing import Any
 import jax.tree_util as jtu
 import numpy as np
 
-from ..layout import Layout, Part, Units
+from ..structure.layout import Layout, Part, Units
 from . import chain as c
 from .compact import Weighted, consumer_of
 from .convert import to_chain

@@ -1,12 +1,26 @@
 """What several networks share: convolution as one matrix product, cutting an image into patches, pooling, tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+_PLAIN: ContextVar[bool] = ContextVar("plain convolutions", default=False)
+
+
+@contextmanager
+def plain_convolutions() -> Iterator[None]:
+    """Inside, `convolve` is one convolution and no matrix product: for reading a program, not for running it."""
+    token = _PLAIN.set(True)
+    try:
+        yield
+    finally:
+        _PLAIN.reset(token)
 
 
 def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"]) -> Float[Array, "out height2 width2"]:
@@ -15,6 +29,8 @@ def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"])
     A convolution inside a compiled loop takes XLA's slow path on the CPU; a matrix product does not. There the banded
     form is the faster one (docs/performance.md).
     """
+    if _PLAIN.get():
+        return layer(image)
     product = _banded if jax.default_backend() == "cpu" else _patches
     result = product(layer.weight, image)
     return result if layer.bias is None else result + layer.bias.reshape(-1, 1, 1)

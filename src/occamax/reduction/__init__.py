@@ -12,10 +12,10 @@ from .criteria import Score as Score
 from .criteria import SignalToNoise as SignalToNoise
 from .criteria import SpikeAndSlab as SpikeAndSlab
 from .criteria import TargetSparsity as TargetSparsity
-from .horseshoe import Horseshoe as Horseshoe
+from .horseshoe import HorseshoeCriterion as HorseshoeCriterion
 from .reduce import Record as Record
 from .reduce import Reduction as Reduction
 from .reduce import reduce as reduce
 from .schedule import Between as Between
 from .schedule import Every as Every
-from .schedule import When as When
+from .schedule import ReductionSchedule as ReductionSchedule

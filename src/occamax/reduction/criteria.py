@@ -14,7 +14,7 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
-from ..layout import Layout
+from ..structure.layout import Layout
 
 
 class Beliefs(NamedTuple):
@@ -74,9 +74,9 @@ class SpikeAndSlab(Criterion):
         zeta = digamma(alpha) - digamma(beta)
         for _ in range(self.rounds):
             zeta = digamma(alpha) - digamma(beta)
-            kept = layout.totals(jax.nn.sigmoid(layout.spread(zeta) - beliefs.delta_f))
+            kept = layout.totals(jax.nn.sigmoid(layout.blocks_to_weights(zeta) - beliefs.delta_f))
             alpha, beta = self.alpha0 + kept, self.beta0 + sizes - kept
-        return Decision(beliefs.delta_f <= layout.spread(zeta), zeta)  # q >= ½
+        return Decision(beliefs.delta_f <= layout.blocks_to_weights(zeta), zeta)  # q >= ½
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     F[q] = E_q(θ)[ −Σ ΔF(θ_ij) ] + KL( q(θ) ‖ p(θ) )
 
 ΔF(θ) stands for the log likelihood of the scales θ, so learning them needs no data: a short variational loop over the
-posterior already found. θ_ij = γ_il of `priors.Tiered`, with log-normal q over its scales.
+posterior already found. θ_ij = γ_il of `priors.HorseshoePrior`, with log-normal q over its scales.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float
 
-from ..layout import Layout
-from ..posteriors import LatentPrior, MeanField
-from ..priors import Tiered
+from ..inference.posteriors import IndependentNormals, LatentPrior
+from ..inference.priors import HorseshoePrior
+from ..structure.layout import Layout
 from .criteria import Beliefs, Criterion, Decision
 from .delta_f import independent, removal
 
 
 @dataclass(frozen=True)
-class Horseshoe(Criterion):
+class HorseshoeCriterion(Criterion):
     """A weight goes when removing it beats keeping it under the scale the horseshoe has learned for its row:
     ΔF(0) > E_q[ΔF(γ_il)]. `steps` of Adam at `rate`, with `draws` samples of the scales each."""
 
-    prior: Tiered = Tiered()
+    prior: HorseshoePrior = HorseshoePrior()
     steps: int = 200
     draws: int = 4
     rate: float = 0.05
@@ -41,13 +41,13 @@ class Horseshoe(Criterion):
         keep = removal(beliefs.mean, var) <= kept_evidence
         return Decision(keep, layout.totals(kept_evidence) / jnp.asarray(np.array(layout.sizes), var.dtype))
 
-    def fit_scales(self, layout: Layout, beliefs: Beliefs, var: Float[Array, "weights"]) -> MeanField:
+    def fit_scales(self, layout: Layout, beliefs: Beliefs, var: Float[Array, "weights"]) -> IndependentNormals:
         """Log-normal posterior of the horseshoe's scales given the weights' posterior."""
         gammas = LatentPrior(*(jnp.asarray(values, var.dtype) for values in self.prior.scale_gammas(layout)))
         no_weights = jnp.zeros(0, bool)
         optimizer = optax.adam(self.rate)
 
-        def objective(scales: MeanField, key) -> Float[Array, ""]:
+        def objective(scales: IndependentNormals, key) -> Float[Array, ""]:
             evidence = jnp.sum(self._expected(layout, scales, beliefs, var, key))
             return scales.divergence(gammas, no_weights) - evidence
 
@@ -56,12 +56,12 @@ class Horseshoe(Criterion):
             updates, state = optimizer.update(jax.grad(objective)(scales, key), state)
             return (eqx.apply_updates(scales, updates), state), None
 
-        scales: Any = MeanField.around(self._first_guess(layout, beliefs.mean**2 + var), 0.1)
+        scales: Any = IndependentNormals.around(self._first_guess(layout, beliefs.mean**2 + var), 0.1)
         keys = jax.random.split(beliefs.key, self.steps)
         (scales, _), _ = lax.scan(step, (scales, optimizer.init(scales)), keys)
         return scales
 
-    def _expected(self, layout, scales: MeanField, beliefs: Beliefs, var, key) -> Float[Array, "weights"]:
+    def _expected(self, layout, scales: IndependentNormals, beliefs: Beliefs, var, key) -> Float[Array, "weights"]:
         def one(k):
             stds = self.prior.weight_stds(layout, scales.draw(k))
             return independent(beliefs.mean, var, stds**2).delta_f

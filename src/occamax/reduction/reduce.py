@@ -12,14 +12,15 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ArgumentError
-from ..layout import Layout, Units
-from ..model import Model
-from ..posteriors import PointMass, widen
-from ..schedules import Schedule
-from ..training import REDUCTION_STREAM, State
+from ..inference.model import Model
+from ..inference.posteriors import widen
+from ..inference.schedules import InSteps, Schedule
+from ..inference.training import REDUCTION_STREAM, State
+from ..structure.layout import Layout
+from ..structure.units import Units
 from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest
 from .delta_f import removal, retempered
-from .schedule import Every, When
+from .schedule import Every, ReductionSchedule
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Reduction:
     """
 
     criterion: Criterion = SpikeAndSlab()
-    schedule: When = Every()
+    schedule: ReductionSchedule = Every()
     keep_output: bool = True
     evidence: Schedule | None = None
     least_left: Schedule | None = None
@@ -51,18 +52,31 @@ class Reduction:
     unit_price: float | None = None
 
     def __post_init__(self):
+        for name, kind, example in (
+            ("criterion", Criterion, "Evidence()"),
+            ("schedule", ReductionSchedule, "Every()"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be an object such as {example}")
         if self.unit_price is not None and not self.unit_price >= 0:
-            raise ArgumentError(f"unit_price: {self.unit_price!r} given; it must be 0 or more nats a weight, or None")
-        if self.evidence is not None and not isinstance(self.evidence, Schedule):
-            raise ArgumentError(
-                f"evidence: {self.evidence!r} given; it must be a schedule such as Constant(1.0), or None"
-            )
-        if self.least_left is not None and not isinstance(self.least_left, Schedule):
-            raise ArgumentError(
-                f"least_left: {self.least_left!r} given; it must be a schedule such as Geometric(1.0, 0.01), or None"
-            )
+            raise ArgumentError(f"unit_price: {self.unit_price!r} given; it must be 0 or more nats per weight, or None")
+        for name in ("evidence", "least_left"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Schedule) or isinstance(value, InSteps)):
+                raise ArgumentError(
+                    f"{name}: {value!r} given; it must be a schedule over the run such as ox.schedules.Ramp(0.0, 1.0), "
+                    "or None"
+                )
         if self.tolerance is not None and not self.tolerance > 0:
             raise ArgumentError(f"tolerance: {self.tolerance!r} given; it must be positive, or None")
+
+    def refuse_point(self) -> None:
+        """Refuses a point estimate, where this reduction needs more."""
+        if self.criterion.needs_evidence or self.unit_price is not None:
+            raise ArgumentError(
+                "reduction: this one compares evidence, and a point estimate has none. Choose a mean-field posterior, "
+                "or a score that needs no evidence, such as TargetSparsity(0.9, Magnitude())"
+            )
 
 
 class Record(NamedTuple):
@@ -86,44 +100,47 @@ def reduce(
     reduction: Reduction,
     optimizer: optax.GradientTransformation,
     progress: Float[Array, ""] | float = 0.0,
-    divergence_weight: Float[Array, ""] | float = 1.0,
     units: Sequence[Units] = (),
 ) -> tuple[State, Record]:
-    """Removes what the criterion says, of a posterior trained with `divergence_weight`, and those of the `units` that
+    """Removes what the criterion says, of a posterior trained with the state's KL weight, and those of the `units` that
     are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the optimiser
     are cleared: nothing of it is left to drift."""
+    layout = model.layout
+    beliefs = believe(model, state, reduction, progress)
+    decision = reduction.criterion.decide(layout, beliefs)
+    alive, limit = state.mask & beliefs.reducible, None
+    gone = alive & ~decision.keep
+    if reduction.least_left is not None:
+        count = jnp.sum(alive)
+        least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)
+        most = jnp.maximum(count - least, 0)
+        limit = most / jnp.maximum(count, 1)
+        gone &= lowest(jnp.where(gone, -beliefs.delta_f, jnp.inf), most)
+    if reduction.unit_price is not None:
+        for kind in units:
+            chosen = idle(kind, beliefs.delta_f, state.mask, reduction.unit_price, limit)
+            gone = kind.mark(gone, chosen) & alive
+    mask = state.mask & ~gone
+    record = Record(mask, beliefs.delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
+    return remove(state, gone, optimizer), record
+
+
+def believe(model: Model, state: State, reduction: Reduction, progress: Float[Array, ""] | float) -> Beliefs:
+    """What the criterion may look at."""
     layout, posterior = model.layout, state.posterior
     mean, std = posterior.point[: layout.size], posterior.std[: layout.size]
     may_go = jnp.asarray(reducible(layout, reduction.keep_output))
     may_go = lax.optimization_barrier(may_go)  # XLA takes seconds to count constants, and complains
-    if isinstance(posterior, PointMass):
-        if reduction.criterion.needs_evidence or reduction.unit_price is not None:
-            raise ArgumentError(
-                "method: this reduction needs a mean-field posterior; a point estimate has no evidence to compare. "
-                "Choose a score that needs none, such as TargetSparsity(0.9, Magnitude())"
-            )
+    if not posterior.has_deviations:
+        reduction.refuse_point()
         delta_f = jnp.zeros_like(mean)
     elif reduction.evidence is None:
         delta_f = removal(mean, std**2)
     else:
-        delta_f = removal(*retempered(mean, std**2, divergence_weight ** reduction.evidence(progress)))
+        delta_f = removal(*retempered(mean, std**2, state.kl_weight ** reduction.evidence(progress)))
     weight = model.weights(posterior.point, state.mask)
     key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
-    beliefs = Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
-    decision = reduction.criterion.decide(layout, beliefs)
-    gone = state.mask & may_go & ~decision.keep
-    alive, limit = state.mask & may_go, None
-    if reduction.least_left is not None:
-        count = jnp.sum(alive)
-        most = jnp.maximum(count - jnp.ceil(reduction.least_left(progress) * jnp.sum(may_go)).astype(count.dtype), 0)
-        limit = most / jnp.maximum(count, 1)
-        gone &= lowest(jnp.where(gone, -delta_f, jnp.inf), most)
-    if reduction.unit_price is not None:
-        for kind in units:
-            gone = kind.mark(gone, idle(kind, delta_f, state.mask, reduction.unit_price, limit)) & alive
-    mask = state.mask & ~gone
-    record = Record(mask, delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
-    return remove(state, gone, optimizer), record
+    return Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
 
 
 def idle(

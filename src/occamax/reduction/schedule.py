@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..errors import ArgumentError
 
 
-class When(ABC):
+class ReductionSchedule(ABC):
     """Base of all schedules of reductions."""
 
     @abstractmethod
@@ -15,7 +15,7 @@ class When(ABC):
 
 
 @dataclass(frozen=True)
-class Every(When):
+class Every(ReductionSchedule):
     """Before every `every`-th epoch from `first` on, up to but not including `until`. The default is the paper's:
     before every epoch but the first."""
 
@@ -36,7 +36,7 @@ class Every(When):
 
 
 @dataclass(frozen=True)
-class Between(When):
+class Between(ReductionSchedule):
     """Before every epoch but the first that begins from share `begin` to share `end` of the run: the same share
     whatever the run's length."""
 

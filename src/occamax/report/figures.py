@@ -21,8 +21,10 @@ STYLES = {  # method → colour, dashes
     "bmr-rhs": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
     "bmr": ("#E69F00", "-"),
 }
+OTHERS = ("#56B4E9", "#F0E442", "#882255", "#44AA99")  # methods of the user's own
 CURVES = {
     "accuracy": "accuracy",
+    "rmse": "root mean squared error",
     "nll": "negative log-likelihood",
     "ece": "calibration error",
     "sparsity": "pruned fraction",
@@ -60,18 +62,31 @@ def new_figure(columns: int, rows: int = 1, width: float = 3.0, height: float = 
 
 def curves(groups: Sequence[Group]) -> Figure:
     """Accuracy, likelihood, calibration and sparsity by epoch; a band spans the seeds."""
-    figure, axes = new_figure(2, 2, 4.2, 2.6)
-    for axis, (name, label) in zip(axes, CURVES.items(), strict=True):
+    shown = {name: label for name, label in CURVES.items() if any(_has(group, name) for group in groups)}
+    figure, axes = new_figure(2, -(-len(shown) // 2), 4.2, 2.6)
+    for axis in axes[len(shown) :]:
+        axis.set_visible(False)
+    for axis, (name, label) in zip(axes, shown.items(), strict=False):
         for group in groups:
-            if name == "sparsity" and not group.curve(name).any():
+            if not _has(group, name) or (name == "sparsity" and not group.curve(name).any()):
                 continue
-            draw_curve(axis, group, name, STYLES[group.config.method], group.label)
+            draw_curve(axis, group, name, style(group), group.label)
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
-        if name in ("nll", "ece"):
+        if name in ("nll", "ece") and all((group.curve(name) > 0).all() for group in groups if _has(group, name)):
             logarithmic(axis)
     axes[0].legend(frameon=False)
     return figure
+
+
+def style(group: Group) -> tuple:
+    """A colour and dashes for a method; one of the user's own has always the same for its name."""
+    method = group.config.method
+    return STYLES.get(method) or (OTHERS[sum(method.encode()) % len(OTHERS)], "-")
+
+
+def _has(group: Group, name: str) -> bool:
+    return bool(np.isfinite(group.curve(name)).any())
 
 
 def logarithmic(axis: Axes) -> None:
@@ -100,9 +115,7 @@ def pruned_by_layer(groups: Sequence[Group]) -> Figure:
     for i, group in enumerate(groups):
         layers = [summary["sizes"]["layers"] for summary in group.summaries]
         share = np.mean([[1 - layer["remaining"] / layer["weights"] for layer in run] for run in layers], axis=0)
-        axis.bar(
-            np.arange(len(names)) + i * width, share, width, color=STYLES[group.config.method][0], label=group.label
-        )
+        axis.bar(np.arange(len(names)) + i * width, share, width, color=style(group)[0], label=group.label)
     axis.set_xticks(np.arange(len(names)) + 0.4 - width / 2, names, rotation=30 if len(names) < 12 else 90, ha="right")
     axis.tick_params(axis="x", labelsize=8 if len(names) < 12 else 6)
     axis.set_ylim(0, 1)
@@ -123,7 +136,7 @@ def evidence(group: Group) -> Figure | None:
         )
         places = np.arange(len(before))
         axis.bar(places, before, 1.0, color="#BBBBBB", label="before")
-        axis.bar(places, after, 0.6, color=STYLES[group.config.method][0], label="kept")
+        axis.bar(places, after, 0.6, color=style(group)[0], label="kept")
         ticks = [
             i
             for i, edge in enumerate(HISTOGRAM_EDGES)

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from .. import __version__
-from ..experiment.checkpoint import write_atomic
+from ..storage import write_atomic
 from .figures import curves, evidence, first_layer, pruned_by_layer, svg
 from .runs import Group
 from .table import comparison
@@ -64,7 +64,7 @@ def _overview(groups: Sequence[Group]) -> str:
 def _cell(groups: Sequence[Group]) -> str:
     if not groups:
         return "–"
-    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "sparsity"), brief=True)
+    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "rmse", "sparsity"), brief=True)
     return f'<a href="#{_anchor(groups[0].cell)}"><table>{_rows(rows, best)}</table></a>'
 
 
@@ -78,8 +78,8 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     config = groups[0].config
     parts = [
         f'<h2 id="{_anchor(cell)}">{cell[0]} · {cell[1]}</h2>',
-        f'<p class="note">{config.epochs} epochs of {config.steps} steps on {config.batch} examples; '
-        f"predictions average {config.samples} draws of the weights. Bold: best of its column. "
+        f'<p class="note">{config.epochs} epochs of {config.steps_per_epoch} steps on {config.batch_size} examples; '
+        f"predictions average {config.num_samples} draws of the weights. Bold: best of its column. "
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
         f"<i>weights kept</i> counts all. ± is the deviation over seeds.</p>",
         _table(groups),
@@ -101,7 +101,7 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
 
 
 def _tempering(groups: list[Group]) -> list[str]:
-    tempered = [f"{group.label} (divergence × {group.tempered:g})" for group in groups if group.tempered is not None]
+    tempered = [f"{group.label} (KL weight {group.tempered:g})" for group in groups if group.tempered is not None]
     notes = [f"Tempered posterior: {', '.join(tempered)}."] if tempered else []
     divided = [f"{group.label} by {group.temperature:.3g}" for group in groups if group.temperature is not None]
     if divided:

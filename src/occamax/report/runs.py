@@ -1,5 +1,6 @@
 """Run folders as rows of a comparison: runs that differ only in their seed are one row."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import RunError
-from ..experiment.config import LABELS, Config
+from ..experiment.config import Config
 from ..experiment.folder import RunFolder
+from ..names import LABELS, label
 
 MOST_FOLDERS = 10_000
 
@@ -26,12 +28,13 @@ class Group:
 
     @property
     def label(self) -> str:
-        return LABELS[self.config.method]
+        return label(self.config.method)
 
     @property
     def tempered(self) -> float | None:
-        """The last weight of the divergence, where it was not one."""
-        weight = self.summaries[0]["divergence_weight"]
+        """The last KL weight, where it was not one."""
+        first = self.summaries[0]
+        weight = first.get("kl_weight", first.get("divergence_weight", 1.0))  # 0.1 called it so
         return None if weight == 1.0 else weight
 
     @property
@@ -67,12 +70,12 @@ class Group:
 
 def read_groups(paths: Iterable[Path]) -> list[Group]:
     """Finished runs, grouped, in the order of the methods. A folder of run folders counts as its runs."""
-    found: dict[Config, list[RunFolder]] = {}
+    found: dict[str, list[RunFolder]] = {}
     for path in paths:
         for folder in _runs_in(Path(path)):
             if not (folder.path / "summary.json").is_file():
-                raise RunError(f"{folder.path}: the run is not finished (no summary.json). Continue it with --resume.")
-            found.setdefault(replace(folder.config(), seed=0), []).append(folder)
+                raise RunError(f"{folder.path}: the run is not finished (no summary.json). Continue it with `resume`.")
+            found.setdefault(_same_but_for_seed(folder.config()), []).append(folder)
     groups = [
         Group(
             folders[0].config(), folders, [f.metrics() for f in folders], [f.read_json("summary.json") for f in folders]
@@ -85,7 +88,16 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
 def in_order(groups: Iterable[Group]) -> list[Group]:
     """By data set and network, then in the order of the methods."""
     order = list(LABELS)
-    return sorted(groups, key=lambda group: (group.cell, order.index(group.config.method)))
+
+    def place(group: Group) -> tuple:
+        method = group.config.method
+        return group.cell, order.index(method) if method in order else len(order), method
+
+    return sorted(groups, key=place)
+
+
+def _same_but_for_seed(config: Config) -> str:
+    return json.dumps(replace(config, seed=0).as_dict(), sort_keys=True)
 
 
 def _runs_in(path: Path) -> list[RunFolder]:
@@ -93,7 +105,9 @@ def _runs_in(path: Path) -> list[RunFolder]:
         return [RunFolder.open(path)]
     inside = sorted(_search(path))
     if not inside:
-        raise RunError(f"{path}: there is no run folder in it. Name folders that `occamax train` wrote.")
+        raise RunError(
+            f"{path}: there is no run folder in it. Name folders that `fit(out=…)` or `occamax train` wrote."
+        )
     return [RunFolder.open(child) for child in inside]
 
 

@@ -24,6 +24,7 @@ COLUMNS = {
     "nll": Column("NLL", 3, "low"),
     "ece": Column("ECE", 3, "low"),
     "brier": Column("Brier", 3, "low"),
+    "rmse": Column("RMSE", 3, "low"),
     "sparsity": Column("pruned", 3, "high"),
     "steps_per_second": Column("steps/s", 0, None),
     "seconds": Column("seconds", 0, None),
@@ -35,6 +36,7 @@ def comparison(
 ) -> tuple[list[str], list[list[str]], list[list[bool]]]:
     """Header, rows, and which entries are the best of their column among these groups. `brief` leaves out the
     deviations over seeds and the weights kept."""
+    names = [name for name in names if any(np.isfinite(group.value(name)).any() for group in groups)]
     header = ["method", *(COLUMNS[name].title for name in names)] + ["weights kept"] * (not brief)
     rows = [[group.label, *(_entry(group, name, brief) for name in names)] for group in groups]
     if not brief:
@@ -43,8 +45,10 @@ def comparison(
     for i, name in enumerate(names, start=1):
         column = COLUMNS[name]
         means = np.array([group.value(name).mean() for group in groups])
+        if not np.isfinite(means).any():
+            continue
         if column.best is not None and len(groups) > 1:
-            winner = means.max() if column.best == "high" else means.min()
+            winner = np.nanmax(means) if column.best == "high" else np.nanmin(means)
             for row, mean in enumerate(means):
                 best[row][i] = bool(mean == winner)
     return header, rows, best
@@ -67,7 +71,7 @@ def print_comparison(groups: Sequence[Group]) -> None:
     """One table a data set and network."""
     console = Console(highlight=False)
     for cell, members in groupby(groups, key=lambda group: group.cell):
-        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "sparsity"))
+        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "rmse", "sparsity"))
         table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
         for column in table.columns[1:]:
             column.justify = "right"

@@ -13,12 +13,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import RunError
-from ..experiment import Config, RunFolder
-from ..experiment.checkpoint import load_arrays, save_arrays, write_atomic
+from ..experiment.config import Config
+from ..experiment.folder import RunFolder
 from ..report import Group
+from ..storage import load_arrays, save_arrays, write_atomic
 
 FORMAT = 1
-BUDGET = ("data", "network", "method", "epochs", "steps", "batch")  # what a cell is; the rest is how it was computed
+BUDGET = (
+    "data",
+    "network",
+    "method",
+    "epochs",
+    "steps_per_epoch",
+    "batch_size",
+)  # what a cell is; the rest is how it was computed
 QUANTILES = np.linspace(0.0, 1.0, 201)
 LARGEST_PICTURE = 400_000  # weights of a first layer that is kept
 
@@ -47,12 +55,12 @@ def finished_seeds(path: Path, config: Config) -> list[int]:
     if not path.is_file():
         return []
     values = _read(path)
-    return values["seeds"] if is_same_cell(values["config"], config) else []
+    return values["seeds"] if is_same_cell(Config.from_results(values["config"], path), config) else []
 
 
-def is_same_cell(values: dict[str, Any], config: Config) -> bool:
-    """Whether a stored configuration is of the same cell and budget."""
-    return all(values[name] == getattr(config, name) for name in BUDGET)
+def is_same_cell(one: Config, other: Config) -> bool:
+    """Whether two configurations are of the same cell and budget."""
+    return all(getattr(one, name) == getattr(other, name) for name in BUDGET)
 
 
 def write_cell(path: Path, runs: Sequence[Path]) -> None:
@@ -98,7 +106,7 @@ def read_cells(out: Path) -> list[CellResult]:
 
 def read_cell(path: Path) -> CellResult:
     values = _read(path)
-    config = Config.from_dict(values["config"], path)
+    config = Config.from_results(values["config"], path)
     columns = values["metrics"]
     metrics = [[dict(zip(run, line, strict=True)) for line in zip(*run.values(), strict=True)] for run in columns]
     picture = path.with_suffix(".safetensors")

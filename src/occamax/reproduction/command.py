@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..experiment import keep_compiled_programs
+from ..experiment.cache import keep_compiled_programs
 from ..experiment.progress import clock
 from ..report import in_order, write_report
 from .comparison import checks, measured_timings
@@ -50,8 +50,8 @@ def shard_commands(grid: Grid, out: Path, data_dir: Path | None, count: int, cac
         options = {
             "data": ",".join(grid.data), "networks": ",".join(grid.networks), "methods": ",".join(grid.methods),
             "seeds": grid.seeds, "out": out, "shard": f"{part + parts * number}/{parts * count}", "epochs": like.epochs,
-            "steps": like.steps, "batch": like.batch, "samples": like.samples, "precision": like.precision,
-            "curve-samples": like.curve_samples or like.samples, **({"data-dir": data_dir} if data_dir else {}),
+            "steps": like.steps_per_epoch, "batch": like.batch_size, "samples": like.num_samples,
+            "precision": like.compute_dtype, "curve-samples": like.curve_samples or like.num_samples, **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
         words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         begin = [sys.executable, "-m", "occamax", "reproduce"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..experiment.config import LABELS
+from ..names import LABELS
 from .cells import CellResult
 from .grid import DATA, NETWORKS
 from .published import COLUMNS, Figure, published, short

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..experiment.config import LABELS
+from ..names import LABELS
 from ..report.figures import CURVES, STYLES, draw_curve, logarithmic, new_figure
 from .cells import QUANTILES, CellResult
 from .grid import DATA, METHODS, NETWORKS

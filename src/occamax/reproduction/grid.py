@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..data import SOURCES, load_data
 from ..errors import ArgumentError, RunError
-from ..experiment import Config, Experiment, RunFolder, train
-from ..experiment.config import LABELS
+from ..experiment.config import Config
+from ..experiment.folder import RunFolder
 from ..experiment.progress import clock
+from ..fitting import fit
+from ..methods import METHODS as KNOWN_METHODS
+from ..names import LABELS, choose
+from ..networks import NETWORKS as KNOWN_NETWORKS
+from ..networks import network_named
 from .cells import cell_file, finished_seeds, is_same_cell, write_cell
 
 DATA = ("fashion_mnist", "cifar10", "cifar100")
 NETWORKS = ("mlp", "lenet", "mixer", "vit")
 METHODS = ("map", "flat", "tiered", "bmr-paper")
+KNOWN = SOURCES, KNOWN_NETWORKS, KNOWN_METHODS
 COST = {"mlp": 1.0, "lenet": 1.3, "mixer": 5.0, "vit": 6.0}
 
 
@@ -60,7 +67,8 @@ class Grid:
         if not 1 <= part <= parts:
             raise ArgumentError(f"--shard: {part}/{parts} given; it must be like 2/5, from 1/5 to 5/5")
         for cell in itertools.product(self.data, self.networks, self.methods):
-            self.config(Cell(*cell))  # refuses unknown names before anything runs
+            for argument, name, known in zip(("--data", "--networks", "--methods"), cell, KNOWN, strict=True):
+                choose(argument, name, known)  # before anything runs
 
     def cells(self) -> list[Cell]:
         """This shard's cells. The dearest come first and are dealt out in turn, so that shards take about as long."""
@@ -107,8 +115,19 @@ def missing_seeds(grid: Grid, cell: Cell, out: Path) -> list[int]:
 
 def refuse_other(folder: RunFolder, config: Config) -> None:
     """A run of another budget in the place of this one is neither overwritten nor taken for it."""
-    if not is_same_cell(folder.config().as_dict(), config):
+    if not is_same_cell(folder.config(), config):
         raise RunError(f"{folder.path}: is a run of another budget. Choose another --out, or delete it.")
+
+
+def train_cell(grid: Grid, cell: Cell, folder: Path, data_dir: Path | None, seeds: list[int], resume: bool) -> None:
+    """Some seeds of a cell at once, each in its own folder."""
+    like = grid.like
+    fit(
+        network_named(cell.network), load_data(cell.data, data_dir), KNOWN_METHODS[cell.method](), epochs=like.epochs,
+        steps_per_epoch=like.steps_per_epoch, batch_size=like.batch_size, seeds=seeds, num_samples=like.num_samples,
+        curve_samples=like.curve_samples, compute_dtype=like.compute_dtype, out=folder, resume=resume,
+        overwrite=not resume, how_to_resume="the same command",
+    )  # fmt: skip
 
 
 def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcome:
@@ -122,11 +141,9 @@ def run_cell(grid: Grid, cell: Cell, out: Path, data_dir: Path | None) -> Outcom
         for seed in set(seeds) - set(fresh):
             refuse_other(RunFolder.open(paths[seed]), grid.config(cell))
         begun = [seed for seed in seeds if seed not in fresh and not (paths[seed] / "summary.json").is_file()]
-        experiment = Experiment.of(grid.config(cell), data_dir) if fresh or begun else None
         for some, resume in ((begun, True), (fresh, False)):
             if some:
-                assert experiment is not None
-                train(experiment, [paths[seed] for seed in some], some, resume, overwrite=not resume)
+                train_cell(grid, cell, folder, data_dir, some, resume)
         write_cell(cell_file(out, cell.name), [path for path in paths.values() if (path / "summary.json").is_file()])
         (folder / "error.txt").unlink(missing_ok=True)
     except Exception as error:  # whatever it is, the other cells are to run

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..experiment.checkpoint import write_atomic
-from ..experiment.config import LABELS
+from ..names import LABELS
 from ..report.figures import drawn
+from ..storage import write_atomic
 from .cells import CellResult, read_cells
 from .comparison import Check, Row, Timings, checks, compare, measured_timings
 from .figures import TITLES, paper_figures
@@ -86,11 +86,11 @@ def circumstances(results: Sequence[CellResult]) -> str:
     summaries = [summary for result in results for summary in result.group.summaries]
     devices = sorted({summary["device"] for summary in summaries})
     commits = sorted({(result.commit or "unknown")[:10] for result in results})
-    halves = sum(result.group.config.precision != "float32" for result in results)
-    draws = sorted({result.group.config.curve_samples or result.group.config.samples for result in results})
+    halves = sum(result.group.config.compute_dtype != "float32" for result in results)
+    draws = sorted({result.group.config.curve_samples or result.group.config.num_samples for result in results})
     text = f"Device: {', '.join(devices)}. Commit: {', '.join(commits)}. {len(summaries)} runs."
     text += f" {halves} of the cells in mixed precision (bfloat16 activations)." if halves else ""
-    last = results[0].group.config.samples
+    last = results[0].group.config.num_samples
     return text + f" Last values average {last} draws of the weights, curves {' or '.join(map(str, draws))}."
 
 

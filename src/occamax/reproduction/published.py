@@ -4,7 +4,7 @@ import csv
 from dataclasses import dataclass
 from importlib.resources import files
 
-from ..experiment.config import LABELS
+from ..names import LABELS
 
 COLUMNS = ("accuracy", "nll", "ece", "pruned")
 

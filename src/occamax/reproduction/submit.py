@@ -32,7 +32,8 @@ def submit(
     for job, command in zip(jobs, commands, strict=True):
         console.print(f"job {job.job_id}: {' '.join(command[3:])}", soft_wrap=True, markup=False)
     if cluster == "slurm":
-        console.print(f"logs: {out / 'jobs'}. When they are done, the same command without --submit writes the page.")
+        words = "When they are done, the same command without --submit writes the page."
+        console.print(f"logs: {out / 'jobs'}. {words}")
         return
     failed = [job for job in jobs if job.exception() is not None]
     if failed:

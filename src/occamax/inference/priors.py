@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from .layout import Layout
+from ..structure.layout import Layout
 
 
 class Prior(ABC):
@@ -54,11 +54,13 @@ class LayerScaled(Prior):
         return np.full(count, self.precision_shape), np.full(count, self.precision_rate)
 
     def weight_stds(self, layout, log_scales):
-        return layout.spread(jnp.array(self.base_stds(layout), log_scales.dtype) * jnp.exp(-0.5 * log_scales))
+        return layout.blocks_to_weights(
+            jnp.array(self.base_stds(layout), log_scales.dtype) * jnp.exp(-0.5 * log_scales)
+        )
 
 
 @dataclass(frozen=True)
-class Flat(LayerScaled):
+class FlatPrior(LayerScaled):
     """The paper's flat prior: one γ0 for all layers but the last.
 
     **base_std** γ0 of every layer but the last; **output_std** γ0 of the last. **gain_center** is the prior mean of
@@ -78,7 +80,7 @@ class Flat(LayerScaled):
 
 
 @dataclass(frozen=True)
-class FanIn(LayerScaled):
+class FanInPrior(LayerScaled):
     """γ0 = sqrt(gain / inputs) in every layer: what keeps activations at their size through the network, whatever its
     widths. Normalisation gains have a prior of deviation `gain_std` around one."""
 
@@ -86,14 +88,14 @@ class FanIn(LayerScaled):
     gain_std: float = 0.1
 
     def base_stds(self, layout):
-        return [self.gain_std if block.is_gain else (self.gain / block.columns) ** 0.5 for block in layout.blocks]
+        return [self.gain_std if block.is_gain else (self.gain / block.fan_in) ** 0.5 for block in layout.blocks]
 
     def centers(self, layout):
         return _gain_centers(layout, 1.0)
 
 
 @dataclass(frozen=True)
-class Tiered(Prior):
+class HorseshoePrior(Prior):
     """Regularised horseshoe, not centred (the paper's hierarchical prior, eq. 8 and appendix B):
 
         a_il, b_il, â_l, b̂_l ~ Gamma(½, 1)      c_l^-2 ~ Gamma(2, 6)
@@ -128,10 +130,10 @@ class Tiered(Prior):
         if not hidden.blocks:
             return output_std
         log_layer_var = 2 * np.log(self.global_scale).astype(log_scales.dtype) + log_a[:-1] - log_b[:-1]
-        log_row_var = hidden.repeat_rows(log_layer_var) + log_row_a - log_row_b  # ln (v_l τ_il)²
+        log_row_var = hidden.blocks_to_rows(log_layer_var) + log_row_a - log_row_b  # ln (v_l τ_il)²
         # γ² = 1 / (1/(vτ)² + 1/c²): the form that neither overflows nor divides zero by zero
-        row_var = 1.0 / (jnp.exp(-log_row_var) + hidden.repeat_rows(jnp.exp(log_slab_precision)))
-        return jnp.concatenate([hidden.spread_rows(jnp.sqrt(row_var)), output_std])
+        row_var = 1.0 / (jnp.exp(-log_row_var) + hidden.blocks_to_rows(jnp.exp(log_slab_precision)))
+        return jnp.concatenate([hidden.rows_to_weights(jnp.sqrt(row_var)), output_std])
 
     def centers(self, layout):
         return _gain_centers(layout, self.gain_center)

@@ -2,15 +2,22 @@
 
 The latents are one vector: ŵ of every weight first, then the logarithms of the Gamma-distributed scales. A Gaussian
 over the logarithm of a scale is a log-normal over the scale.
+
+A *posterior family* (`PointMass`, `MeanField`) is an option of a method: it says how such a belief starts. The belief
+itself (`Point`, `IndependentNormals`) is what training changes: it knows its moments, and what is done to it when a
+weight goes and at the end of a run.
 """
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ..errors import ArgumentError
 from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
 from .noise import standard_normal
 
@@ -23,7 +30,9 @@ class LatentPrior(eqx.Module):
 
 
 class Posterior(eqx.Module):
-    """Base of all posteriors over the latent vector."""
+    """Base of all beliefs about the latent vector."""
+
+    has_deviations: ClassVar[bool] = True  # whether it is more than a point, so that there is evidence to compare
 
     @property
     @abstractmethod
@@ -52,9 +61,11 @@ class Posterior(eqx.Module):
         """The posterior of some weights divided by a positive number."""
 
 
-class PointMass(Posterior):
+class Point(Posterior):
     """All belief on one vector. Its cost is −ln p(ŵ, scales), so that minimising the objective gives the MAP estimate.
     The density is that of the scales themselves, not of their logarithms."""
+
+    has_deviations = False
 
     value: Float[Array, "latents"]
 
@@ -75,21 +86,21 @@ class PointMass(Posterior):
         return cost - jnp.sum(gamma_log_density(log_scales, prior.shape, prior.rate))
 
     def forget(self, gone):
-        return PointMass(jnp.where(widen(gone, self.value), 0.0, self.value))
+        return Point(jnp.where(widen(gone, self.value), 0.0, self.value))
 
     def divide(self, chosen, divisor):
-        return PointMass(jnp.where(widen(chosen, self.value), self.value / divisor, self.value))
+        return Point(jnp.where(widen(chosen, self.value), self.value / divisor, self.value))
 
 
-class MeanField(Posterior):
+class IndependentNormals(Posterior):
     """Independent Gaussians: mean, and the logarithm of the deviation."""
 
     mean: Float[Array, "latents"]
     log_std: Float[Array, "latents"]
 
     @staticmethod
-    def around(mean: Float[Array, "latents"], std: float) -> "MeanField":
-        return MeanField(mean, jnp.full_like(mean, math.log(std)))
+    def around(mean: Float[Array, "latents"], std: float) -> "IndependentNormals":
+        return IndependentNormals(mean, jnp.full_like(mean, math.log(std)))
 
     @property
     def std(self) -> Float[Array, "latents"]:
@@ -110,12 +121,12 @@ class MeanField(Posterior):
 
     def forget(self, gone):
         gone = widen(gone, self.mean)
-        return MeanField(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
+        return IndependentNormals(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
 
     def divide(self, chosen, divisor):
         chosen = widen(chosen, self.mean)
         mean = jnp.where(chosen, self.mean / divisor, self.mean)
-        return MeanField(mean, jnp.where(chosen, self.log_std - jnp.log(divisor), self.log_std))
+        return IndependentNormals(mean, jnp.where(chosen, self.log_std - jnp.log(divisor), self.log_std))
 
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"], prior: LatentPrior) -> list[Array]:
@@ -128,3 +139,38 @@ def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"], prior
 def widen(gone: Bool[Array, "weights"], latents: Float[Array, "latents"]) -> Bool[Array, "latents"]:
     """A flag for every latent: scales are never chosen."""
     return jnp.concatenate([gone, jnp.zeros(latents.size - gone.size, bool)])
+
+
+class PosteriorFamily(ABC):
+    """Base of all posterior families."""
+
+    has_deviations: ClassVar[bool] = True
+
+    @abstractmethod
+    def start(self, means: Float[Array, "latents"]) -> Posterior:
+        """The first belief, around these means."""
+
+
+@dataclass(frozen=True)
+class PointMass(PosteriorFamily):
+    """The most probable weights, and nothing about how sure they are."""
+
+    has_deviations = False
+
+    def start(self, means):
+        return Point(means)
+
+
+@dataclass(frozen=True)
+class MeanField(PosteriorFamily):
+    """A Gaussian for each latent, independent of the others. **init_std** is the first deviation of all, in units of
+    the prior's."""
+
+    init_std: float = 0.1
+
+    def __post_init__(self):
+        if not self.init_std > 0:
+            raise ArgumentError(f"init_std: {self.init_std!r} given; a deviation must be positive")
+
+    def start(self, means):
+        return IndependentNormals.around(means, self.init_std)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import ArgumentError
 from .divergences import LOG_2_PI
-from .errors import ArgumentError
 
 
 class Likelihood(ABC):
@@ -95,29 +95,46 @@ class Bernoulli(Likelihood):
 
 @dataclass(frozen=True)
 class Gaussian(Likelihood):
-    """Real targets of shape (n, out) with one unknown noise, learned: precision ~ Gamma(shape, rate)."""
+    """Real targets of shape (n, out) with one unknown noise, learned: precision ~ Gamma(shape, rate).
+
+    **center** and **scale**, one number an output or one for all, say where the targets lie: the network puts out
+    (target − center) / scale, so that it may start near zero whatever the unit. Likelihoods are of the targets as they
+    are given, in nats per example of that unit.
+    """
 
     precision_shape: float = 2.0
     precision_rate: float = 2.0
+    center: tuple[float, ...] = (0.0,)
+    scale: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self):
+        if not all(scale > 0 for scale in self.scale):
+            raise ArgumentError(f"scale: {self.scale!r} given; every one must be positive")
 
     def scale_gammas(self):
         return np.array([self.precision_shape]), np.array([self.precision_rate])
 
     def log_prob(self, outputs, targets, log_scales):
         log_precision = log_scales[0]
-        squares = (targets.reshape(outputs.shape) - outputs) ** 2
-        return 0.5 * jnp.sum(log_precision - LOG_2_PI - jnp.exp(log_precision) * squares, axis=-1)
+        center, scale = (jnp.asarray(values, outputs.dtype) for values in (self.center, self.scale))
+        squares = ((targets.reshape(outputs.shape) - center) / scale - outputs) ** 2
+        unit = jnp.broadcast_to(jnp.log(scale), outputs.shape)
+        return 0.5 * jnp.sum(log_precision - LOG_2_PI - jnp.exp(log_precision) * squares - 2.0 * unit, axis=-1)
 
     def expectation(self, outputs):
-        return outputs
+        return jnp.asarray(self.center, outputs.dtype) + jnp.asarray(self.scale, outputs.dtype) * outputs
 
     def baseline(self, targets):
-        columns = targets.reshape(len(targets), -1).astype(np.float64)
+        columns = (targets.reshape(len(targets), -1).astype(np.float64) - np.array(self.center)) / np.array(self.scale)
         var = max(float(columns.var(0).mean()), 1e-12)  # one noise for all outputs
-        return 0.5 * columns.shape[1] * (LOG_2_PI + 1.0 + float(np.log(var)))
+        unit = float(np.broadcast_to(np.log(self.scale), columns.shape[1:]).sum())
+        return 0.5 * columns.shape[1] * (LOG_2_PI + 1.0 + float(np.log(var))) + unit
 
     def check_targets(self, targets, outputs):
         _check_width("Gaussian", targets, outputs)
+        for name in ("center", "scale"):
+            if len(getattr(self, name)) not in (1, outputs):
+                raise ArgumentError(f"{name}: {len(getattr(self, name))} numbers given for {outputs} outputs")
         if not np.isfinite(targets).all():
             raise ArgumentError("targets: NaN or infinite values were found; remove those rows")
 

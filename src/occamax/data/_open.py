@@ -1,0 +1,109 @@
+"""Data by name or by path, and again from its origin."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError, DataError
+from ..names import choose
+from ._dataset import Dataset
+from ._images import open_folder
+from ._locate import load
+from ._npz import open_npz
+from ._options import Options
+from ._prints import check_unchanged
+from ._sources import SOURCES
+from ._table import open_table
+
+READERS: dict[str, Callable[[Path, Options], Dataset]] = {".npz": open_npz, ".csv": open_table, ".tsv": open_table}
+KINDS = ("named", "folder", "npz", "table", "arrays")
+
+
+def open_data(
+    path: Path | str,
+    target: str | None = None,
+    task: str | None = None,
+    test_share: float = 0.2,
+    size: int | tuple[int, int] | None = None,
+    seed: int = 0,
+    data_dir: Path | str | None = None,
+) -> Dataset:
+    """A data set from a path, or by name.
+
+    **path** a folder of class folders of images, an .npz, a .csv or .tsv; or a name: fashion_mini (embedded),
+    fashion_mnist, mnist, cifar10, cifar100. A folder that has such a name is opened as ./mnist.
+    **target** the column of a table to predict. **task** classification or regression, if the target's type is not to
+    say. **test_share** of the examples that is set aside where there is no test set, by **seed**.
+    **size** (height, width) to which images in a folder are resized. **data_dir** where named sets are kept, and where
+    a path is looked for that is not here.
+    """
+    options = Options(target, task, test_share, size, seed)
+    folder = None if data_dir is None else Path(data_dir)
+    if isinstance(path, str) and path in SOURCES:
+        options.refuse("a named data set", "target", "task", "size")
+        return load(SOURCES[path], folder)
+    return _open(_place(path, folder), options)
+
+
+def load_data(
+    name: Path | str,
+    data_dir: Path | str | None = None,
+    *,
+    target: str | None = None,
+    task: str | None = None,
+    test_share: float = 0.2,
+    size: int | tuple[int, int] | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """`open_data`, with the folder of the named sets second."""
+    return open_data(name, target, task, test_share, size, seed, data_dir)
+
+
+def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Dataset:
+    """The data set that has this origin, again; an error that says what changed if its files did. A file that is no
+    longer where it was is looked for in `data_dir`."""
+    kind = choose("origin", origin.get("kind", "nothing"), KINDS)
+    if kind == "arrays":
+        raise DataError(
+            f"origin: arrays from memory (digest {str(origin.get('digest'))[:12]}…) cannot be opened again; pass the "
+            "same arrays to occamax.dataset_of"
+        )
+    folder = None if data_dir is None else Path(data_dir)
+    try:
+        if kind == "named":
+            found = load(SOURCES[choose("origin name", origin["name"], SOURCES)], folder)
+        else:
+            found = _open(_place(Path(origin["path"]), folder), Options(**origin["options"]))
+            check_unchanged(str(found.origin["path"]), origin["files"], found.origin["files"])
+        for step in origin.get("steps", []):
+            how = {"hold_out": found.hold_out, "first": found.first}[step["step"]]
+            found = how(**{name: value for name, value in step.items() if name != "step"})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"origin: {kind} data, but {error!r}; it is damaged, or of another version of occamax"
+        ) from error
+    return found
+
+
+def _open(path: Path, options: Options) -> Dataset:
+    if path.is_dir():
+        return open_folder(path, options)
+    if path.suffix.lower() not in READERS:
+        raise DataError(
+            f"{path}: is a {path.suffix or 'file without suffix'}; a folder of images, .npz, .csv or .tsv can be opened"
+        )
+    return READERS[path.suffix.lower()](path, options)
+
+
+def _place(path: Path | str, data_dir: Path | None) -> Path:
+    """Where this path is; in `data_dir` if not where it says."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise ArgumentError(f"path: {path!r} given; it must be a path, or one of {', '.join(SOURCES)}")
+    place = Path(path).expanduser()
+    places = [place] if data_dir is None else [place, data_dir / (place.name if place.is_absolute() else place)]
+    for found in places:
+        if found.exists():
+            return found
+    if isinstance(path, str) and len(place.parts) == 1 and not place.suffix:
+        choose("name", path, SOURCES)
+    raise DataError(f"{' and '.join(map(str, places))}: no such file or folder. Check the path, or pass data_dir.")

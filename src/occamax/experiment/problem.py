@@ -1,0 +1,187 @@
+"""What a user hands to `fit`, made into what is trained: data, likelihood, model, and where each came from."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..data import Dataset, Stream, as_augmentation, check_augmentation
+from ..data import _preprocess as preprocesses
+from ..data import augment as augmentations
+from ..errors import ArgumentError
+from ..inference.likelihoods import Categorical, Gaussian, Likelihood
+from ..inference.model import Model
+from ..methods import Method, kinds
+from ..networks import NetworkSource
+from ..storage.structured import known_kinds, to_data
+from ..structure.layout import Fixed
+from .devices import Devices
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of data beside the arrays: names for tables and exports, where they came from, and how one raw
+    example becomes an input."""
+
+    name: str = "arrays"
+    class_names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    origin: dict[str, Any] | None = None
+    preprocess: Any = None
+
+    def as_data(self) -> dict[str, Any]:
+        names = {name: getattr(self, name) for name in ("class_names", "target_names", "feature_names")}
+        return {**{name: None if value is None else list(value) for name, value in names.items()}, "from": self.origin}
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and test examples with what is known of them."""
+
+    train: Arrays | Stream
+    test: Arrays | None
+    facts: Facts
+
+    @property
+    def example(self) -> jax.ShapeDtypeStruct:
+        """The shape and type of one raw example."""
+        if isinstance(self.train, Stream):
+            return jax.ShapeDtypeStruct(self.train.shape, self.train.inputs[0].dtype)
+        return jax.ShapeDtypeStruct(self.train[0].shape[1:], self.train[0].dtype)
+
+    @property
+    def targets(self) -> np.ndarray:
+        return self.train.targets if isinstance(self.train, Stream) else self.train[1]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+def read_data(data: Any, test: Any = None, preprocess: Any = None, image_size: int | None = None) -> Data:
+    """From a `Dataset`, a `Stream`, or a pair of inputs and targets. `preprocess` unless the data set has its own."""
+    if isinstance(data, Dataset):
+        own = data.standardise(image_size) if preprocess is None else preprocess
+        facts = Facts(data.name, data.class_names, data.target_names, data.feature_names, data.origin, own)
+        pair = (data.test.inputs, data.test.targets) if test is None else _pair("test", test)
+        return Data((data.train.inputs, data.train.targets), pair if len(pair[0]) else None, facts)
+    if isinstance(data, str | Path):
+        raise ArgumentError(f"data: {str(data)!r} given; open it first: ox.load_data({str(data)!r})")
+    if isinstance(data, Stream):
+        facts = Facts("stream", preprocess=preprocess, origin={"kind": "stream", "examples": len(data)})
+        return Data(data, None if test is None else _pair("test", test), facts)
+    train = _pair("data", data)
+    facts = Facts("arrays", preprocess=preprocess, origin=_origin(train))
+    return Data(train, None if test is None else _pair("test", test), facts)
+
+
+def _pair(name: str, given: Any) -> Arrays:
+    try:
+        inputs, targets = (np.asarray(part) for part in given)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{name}: {type(given).__name__} given; it must be a Dataset (ox.load_data), a Stream (ox.open_arrays), or a "
+            "pair of inputs and targets"
+        ) from error
+    narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32, np.dtype(bool): np.uint8}
+    inputs = inputs.astype(narrow.get(inputs.dtype, inputs.dtype), copy=False)
+    wide = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+    return inputs, targets.astype(wide.get(targets.dtype, targets.dtype), copy=False)
+
+
+def _origin(pair: Arrays) -> dict[str, Any]:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in pair:
+        digest.update(np.ascontiguousarray(array).data)
+    shapes = {name: list(array.shape) for name, array in zip(("inputs", "targets"), pair, strict=True)}
+    return {"kind": "arrays", **shapes, "digest": digest.hexdigest()}
+
+
+def default_likelihood(data: Data) -> Likelihood:
+    """Classes for whole numbers, a Gaussian around real ones, in their own unit."""
+    targets = data.targets
+    if np.issubdtype(targets.dtype, np.integer):
+        return Categorical()
+    columns = targets.reshape(len(targets), -1).astype(np.float64)
+    scale = columns.std(0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return Gaussian(center=tuple(columns.mean(0).tolist()), scale=tuple(scale.tolist()))
+
+
+def build_network(network: Any, data: Data, dropout: float) -> Any:
+    """The network itself, where a source of one is given."""
+    if not isinstance(network, NetworkSource):
+        return network
+    outputs = _outputs(data)
+    shape = data.example.shape
+    is_ours = "name" in network.as_data()
+    return network.template(shape, outputs, dropout) if is_ours else network.network(shape, outputs, dropout)
+
+
+def _outputs(data: Data) -> int:
+    if data.facts.class_names is not None:
+        return len(data.facts.class_names)
+    targets = data.targets
+    if np.issubdtype(targets.dtype, np.integer):
+        return int(targets.max()) + 1
+    return int(np.prod(targets.shape[1:]))
+
+
+def build_model(
+    network: Any, data: Data, method: Method, likelihood: Likelihood | None, fixed: Fixed, dtype: str, devices: Devices
+) -> Model:
+    """The Bayesian network, checked against its data."""
+    chosen = default_likelihood(data) if likelihood is None else likelihood
+    if not isinstance(chosen, Likelihood):
+        raise ArgumentError(f"likelihood: {chosen!r} given; it must be an object such as ox.Categorical()")
+    prepare = jnp.asarray if data.facts.preprocess is None else data.facts.preprocess
+    built = build_network(network, data, method.dropout)
+    model = Model(built, data.example, method.prior, chosen, fixed, prepare, jnp.dtype(dtype), devices.multiple)
+    if method.estimator.is_local and model.calling.has_state:
+        raise ArgumentError("estimator: a network with a state is seen by the whole batch; leave it at SharedDraw()")
+    if isinstance(data.train, Stream):
+        first = data.train.take(np.arange(min(128, len(data.train))))
+        model.check_data(first[0], data.targets[: len(first[0])])
+    else:
+        model.check_data(*data.train)
+    if data.test is not None:
+        model.check_data(*data.test)
+    return model
+
+
+def checked_augmentation(augment: Any, data: Data) -> Any:
+    """An augmentation that keeps an example's shape and type, or None."""
+    found = as_augmentation(augment)
+    if found is not None:
+        check_augmentation(found, data.example)
+    return found
+
+
+def describe(model: Model, method: Method, data: Data, network: Any, augment: Any) -> dict[str, Any]:
+    """The parts of a `Config` that say in full what a run is."""
+    settings = {
+        "method": method.as_data(),
+        "likelihood": to_data(model.likelihood),
+        "preprocess": to_data(data.facts.preprocess),
+        "augment": to_data(augment),
+        "fixed": list(model.layout.fixed),
+    }
+    source = network.as_data() if isinstance(network, NetworkSource) else {"class": type(model.network).__qualname__}
+    example = {"shape": list(data.example.shape), "dtype": str(data.example.dtype)}
+    origin = {"data": data.facts.as_data(), "network": source, "example": example}
+    return {"settings": settings, "origin": origin, "layout": model.layout.as_data()}
+
+
+def network_name(network: Any, model: Model) -> str:
+    return network.name if isinstance(network, NetworkSource) else type(model.network).__name__
+
+
+def all_kinds() -> dict[str, type]:
+    """Every class that a part of a run's settings may be, by name."""
+    return kinds() | known_kinds(preprocesses, augmentations)

@@ -1,0 +1,45 @@
+"""Examples kept out of training: they say after every epoch what an example costs, and calibrate the network at the
+end."""
+
+from dataclasses import dataclass
+
+from ..data.held_out import HeldOut
+from ..errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """When training is over, the outputs are divided by the temperature under which held-out examples are likeliest
+    (Guo et al. 2017): a network that is surer than it is right becomes less sure. Which class is likeliest for an
+    example hardly changes. The temperature goes into the last layer's posterior, so nothing has to carry it along.
+
+    **one_in** so many training examples is held out, the last of each, but not more than **most** in all; the network
+    never trains on them. After every epoch they also say what an example costs, which `Affordable` and the guard of the
+    reductions go by. **num_samples** draws of the weights are averaged at the end, **epoch_samples** after every epoch.
+    **log_temperature_std** is the deviation of the temperature's logarithm under its prior: fifty examples say little
+    about it, and leave it near one.
+    """
+
+    one_in: int = 20
+    most: int = 2500
+    num_samples: int = 30
+    log_temperature_std: float = 0.2
+    epoch_samples: int = 5
+
+    def __post_init__(self):
+        for name, least in {"one_in": 2, "most": 1, "num_samples": 1, "epoch_samples": 1}.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from {least} up")
+        if not self.log_temperature_std > 0:
+            raise ArgumentError(f"log_temperature_std: {self.log_temperature_std!r} given; it must be positive")
+
+    def held_out(self, examples: int) -> HeldOut:
+        """Which of so many are held out; none where there are too few for that."""
+        spacing = max(self.one_in, -(-examples // self.most))
+        return HeldOut(examples, spacing if examples >= 2 * spacing else 0)
+
+
+def held_out_of(calibration: Calibration | None, examples: int) -> HeldOut:
+    """Which of so many examples a method holds out."""
+    return HeldOut(examples) if calibration is None else calibration.held_out(examples)

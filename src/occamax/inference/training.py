@@ -1,0 +1,188 @@
+"""Objective, step, epoch: pure functions of (state, data).
+
+The negative ELBO over the data set, in nats,
+
+    F = N · E_q[ −ln p(y | x, w) ] + β · KL(q ‖ prior),
+
+with the expectation over one draw of the weights and one batch. A step minimises F / N. β is 1 for the evidence bound;
+`neg_elbo` is always reported at β = 1, whatever was minimised. β is set once an epoch and carried in the state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ..data.held_out import HeldOut
+from ..errors import ArgumentError
+from ..structure.calling import Buffers
+from .estimators import Estimator, SharedDraw
+from .model import BatchPart, Model, keys_of
+from .posteriors import Posterior
+
+# Steps take their randomness from fold_in(key, step); these streams are beyond any step.
+EVALUATION_STREAM = 2**32 - 1
+REDUCTION_STREAM = 2**32 - 2
+AUGMENTATION_STREAM = 2**32 - 3  # of a step's own key
+
+Augment = Callable[[PRNGKeyArray, Array], Array]  # a key and one raw example → another of the same shape and type
+Batch = tuple[Array, Array]
+
+
+class State(NamedTuple):
+    """All that changes while training."""
+
+    posterior: Posterior
+    optimizer: optax.OptState
+    mask: Bool[Array, "weights"]
+    key: PRNGKeyArray
+    step: Int[Array, ""]
+    nats: Float[Array, ""]  # of an example, not explained yet: what it cost after the last epoch
+    kl_weight: Float[Array, ""]  # β, under which the posterior is trained
+    buffers: Buffers  # of a network with a state
+
+
+class Info(NamedTuple):
+    """What one step saw, in nats over the data set."""
+
+    neg_elbo: Float[Array, ""]
+    expected_nll: Float[Array, ""]
+    divergence: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: `epochs` of `steps_per_epoch` steps on `batch_size` examples each."""
+
+    epochs: int = 50
+    steps_per_epoch: int = 500
+    batch_size: int = 128
+
+    def __post_init__(self):
+        for name in ("epochs", "steps_per_epoch", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from 1 up")
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+
+def start(
+    model: Model,
+    posterior: Posterior,
+    optimizer: optax.GradientTransformation,
+    key: PRNGKeyArray,
+    nats: float = 0.5,
+) -> State:
+    """The first state. Every leaf is strongly typed, so that the epoch is compiled once, and a copy, since epochs
+    donate their state."""
+    optimizer_state = optimizer.init(eqx.filter(posterior, eqx.is_array))
+    mask = jnp.ones(model.layout.size, bool)
+    numbers = jnp.int32(0), jnp.float32(nats), jnp.float32(1.0)
+    state = State(posterior, optimizer_state, mask, key, *numbers, model.buffers)
+    return jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype, copy=True), state)
+
+
+def objective(
+    posterior: Posterior,
+    model: Model,
+    mask: Bool[Array, "weights"],
+    batch: Batch,
+    key: PRNGKeyArray,
+    data_size: int,
+    kl_weight: Float[Array, ""] | float = 1.0,
+    estimator: Estimator | None = None,
+    buffers: Buffers | None = None,
+    part: BatchPart | None = None,
+) -> tuple[Float[Array, ""], tuple[Info, Buffers]]:  # the variables of F, one each
+    """What a step minimises (F / N); its parts in nats and the network's buffers after it. `part`: which examples of a
+    larger batch these are."""
+    estimator = SharedDraw() if estimator is None else estimator
+    log_likelihood, after = model.expected_log_likelihood(posterior, estimator, mask, batch, key, buffers, part)
+    expected_nll = -data_size * jnp.mean(log_likelihood)
+    divergence = posterior.divergence(model.latent_prior, mask)
+    loss = (expected_nll + kl_weight * divergence) / data_size
+    return loss, (Info(expected_nll + divergence, expected_nll, divergence), after)
+
+
+def draws(
+    key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch_size: int, held_out: HeldOut
+) -> tuple[Int[Array, "steps batch"], PRNGKeyArray]:
+    """Which of the examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a
+    function of the step's number alone. What is held out is not looked at."""
+    step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))
+    batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
+    numbers = jax.vmap(lambda key: jax.random.randint(key, (batch_size,), 0, held_out.trained))(batch_keys)
+    return held_out.places_trained(numbers), keys
+
+
+Share = Callable[
+    ..., Any
+]  # (slope, posterior, mask, buffers, batch, key, kl_weight) → what the slope gives, see `alone`
+
+
+def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
+    """The whole batch on one device."""
+    return slope(*arguments, None)
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """How one step is made: of which model, by which optimiser, with which estimate of the likelihood. `augment`
+    changes each example before it is looked at; `share` shares the work on the batch out over devices."""
+
+    model: Model
+    optimizer: optax.GradientTransformationExtraArgs
+    estimator: Estimator = SharedDraw()
+    augment: Augment | None = None
+    share: Share = alone
+
+    def __call__(self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
+        """One step on one batch of data of a given size."""
+
+        def slope(
+            posterior: Posterior, mask: Array, buffers: Any, batch: Batch, key: Any, weight: Any, part: Any
+        ) -> Any:
+            batch = self._augmented(batch, key, part)
+            gradient = jax.grad(objective, has_aux=True)
+            return gradient(posterior, self.model, mask, batch, key, data_size, weight, self.estimator, buffers, part)
+
+        before: Any = state.posterior
+        gradient, (info, buffers) = self.share(slope, before, state.mask, state.buffers, batch, key, state.kl_weight)
+        temper = state.kl_weight / data_size
+        updates, optimizer_state = self.optimizer.update(gradient, state.optimizer, before, temper=temper)
+        after = eqx.apply_updates(before, updates)
+        state = state._replace(posterior=after, optimizer=optimizer_state, step=state.step + 1, buffers=buffers)
+        return state, info
+
+    def _augmented(self, batch: Batch, key: PRNGKeyArray, part: BatchPart | None) -> Batch:
+        """Each example changed by a key of its own, the same whether its batch is whole or in parts."""
+        if self.augment is None:
+            return batch
+        keys = keys_of(jax.random.fold_in(key, AUGMENTATION_STREAM), len(batch[1]), part)
+        return jax.vmap(self.augment)(keys, batch[0]), batch[1]
+
+    def epoch(self, steps: int, batch_size: int, held_out: HeldOut) -> Callable[[State, Batch], tuple[State, Info]]:
+        """So many steps as one function of the state and the data: batches are drawn with replacement where the data
+        lie, by the step's number alone. What is held out is not trained on.
+
+        Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
+        """
+
+        def epoch(state: State, data: Batch) -> tuple[State, Info]:
+            # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
+            def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
+                rows, key = drawn
+                return self(carry, (data[0][rows], data[1][rows]), key, held_out.trained)
+
+            return lax.scan(one, state, draws(state.key, state.step, steps, batch_size, held_out))
+
+        return epoch

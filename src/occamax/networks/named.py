@@ -1,0 +1,110 @@
+"""Networks by name, or by the name of a user's own function: what the command line and the tables call them."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ..errors import ArgumentError
+from ..names import choose
+from .classic import LeNetCaffe, lenet_300_100
+from .lenet import LeNet
+from .mixer import Mixer
+from .mlp import MLP
+from .vit import ViT
+
+
+@dataclass(frozen=True)
+class NetworkSource:
+    """How a network is built for data of a shape. **build** takes the shape of one input, the number of outputs, and by
+    name a `key` and, if it has any use for it, a `dropout`; it gives a module, or the pair of a module and its state.
+    **image_size** is the size of images it takes, None for any."""
+
+    name: str
+    build: Callable[..., Any]
+    image_size: int | None = None
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of what it sees, of an example of this shape."""
+        return shape if self.image_size is None else (shape[0], self.image_size, self.image_size)
+
+    def network(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0, seed: int = 0) -> Any:
+        """The network for examples of this shape."""
+        options = {"dropout": dropout} if "dropout" in inspect.signature(self.build).parameters else {}
+        try:
+            return self.build(self.shape(shape), outputs, key=jax.random.key(seed), **options)
+        except TypeError as error:
+            raise ArgumentError(
+                f"NETWORK: {self.name} cannot be called as function(input_shape, outputs, key=key): {error}"
+            ) from error
+
+    def template(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0) -> Any:
+        """The network with zeros for weights: those that are trained come from the method, and all are trained. Only for
+        networks that are nothing but such weights."""
+        shapes = eqx.filter_eval_shape(self.network, shape, outputs, dropout)
+
+        def zeros(leaf: Any) -> Any:
+            is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
+            return jax.device_put(np.zeros(leaf.shape, leaf.dtype)) if is_shape else leaf
+
+        return jax.tree.map(zeros, shapes)
+
+    def as_data(self) -> dict[str, str]:
+        """What a run keeps of it, to build it again."""
+        return {"name" if self.name in NETWORKS else "function": self.name}
+
+
+def _lenet(shape, classes, dropout=0.0, *, key):
+    wide = shape[0] == 3  # the paper widens it for colour
+    channels, hidden = ((18, 48, 360), 256) if wide else ((6, 16, 120), 84)
+    return LeNet(shape, classes, channels, hidden, dropout, key=key)
+
+
+def _mlp(shape, classes, dropout=0.0, *, key):
+    return MLP(shape, classes, dropout=dropout, key=key)
+
+
+def _vit(shape, classes, dropout=0.0, *, key):
+    return ViT(shape, classes, dropout=dropout, key=key)
+
+
+NETWORKS: dict[str, NetworkSource] = {
+    source.name: source
+    for source in (
+        NetworkSource("mlp", _mlp),
+        NetworkSource("lenet", _lenet, 32),
+        NetworkSource("mixer", Mixer, 32),
+        NetworkSource("lenet-300-100", lenet_300_100),
+        NetworkSource("lenet-caffe", LeNetCaffe),
+        NetworkSource("vit", _vit, 32),
+    )
+}
+
+
+def network_named(words: str) -> NetworkSource:
+    """From the command line: a name, or `package.module:function` of the user's own."""
+    if ":" not in words:
+        return NETWORKS[choose("NETWORK", words, [*NETWORKS, "package.module:function"])]
+    module_name, _, name = words.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ArgumentError(
+            f"NETWORK: {module_name} cannot be imported ({error}). It is looked for where Python looks for modules; the "
+            "folder you are in is one of them"
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ArgumentError(f"NETWORK: {module_name} has no function {name!r}")
+    return NetworkSource(words, function, getattr(function, "image_size", None))
+
+
+def network_from(data: dict[str, str]) -> NetworkSource | None:
+    """The source that `as_data` told of; None for a network that was passed in by hand."""
+    words = data.get("name") or data.get("function")
+    return None if words is None else network_named(words)
