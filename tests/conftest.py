@@ -4,6 +4,7 @@ that two tests compile, or a process that a test starts, is compiled once for al
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -16,8 +17,9 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
-with install_import_hook("occamax", "beartype.beartype"):
-    pass
+assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
+# Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as type checkers have it.
+install_import_hook("occamax", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import reduction as criteria
+    from . import reduction as criteria  # noqa: F401
     from .data import Dataset as Dataset
     from .data import HorizontalFlip as HorizontalFlip
     from .data import RandomCrop as RandomCrop
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .fitting import Fit as Fit
     from .fitting import fit as fit
     from .fitting import load as load
-    from .inference import initializers as init
+    from .inference import initializers as init  # noqa: F401
     from .inference import schedules as schedules
     from .inference.calibration import Calibration as Calibration
     from .inference.estimators import Flipout as Flipout

@@ -99,9 +99,7 @@ class Fit:
         """The whole posterior predictive, enough to tell doubt about the weights from noise in the data."""
         inputs = np.asarray(inputs)
         if inputs.shape[1:] != self.example.shape:
-            raise ArgumentError(
-                f"inputs: shape {inputs.shape} given; examples have shape {self.example.shape}, the first axis is theirs"
-            )
+            raise ArgumentError(f"inputs: shape {inputs.shape} given; one example has shape {self.example.shape}")
         inputs = jnp.asarray(inputs.astype(self.example.dtype))
         return _predict(self.model, believed(self.state), jax.random.key(seed), inputs, None, num_samples)
 
@@ -222,15 +220,15 @@ def fit(  # the one door: everything that a run can be told
     """Trains a network and prunes it while it trains. Gives a `Fit`; with `seeds`, a list of them.
 
     **network** a module that maps one example to a vector of outputs (Equinox, or any callable pytree), the pair of a
-    module and its state that `equinox.nn.make_with_state` makes, or an `ox.NetworkSource`. Every floating-point array of
-    it is random; its present values are not used, except where **fixed** names it: `lambda network: (network.table,)`.
+    module and its state that `equinox.nn.make_with_state` makes, or an `ox.NetworkSource`. Every floating-point array
+    of it is random; its present values are not used, except where **fixed** names it: `lambda net: (net.table,)`.
     **data** inputs and targets, the first axis the examples; or a `Dataset` (`ox.load_data`), which is standardised and
     tested too; or a `Stream` (`ox.open_arrays`), of which only the batches are read. **test** inputs and targets.
     **method** `ox.BMR()` unless given. **likelihood** classes for whole-numbered targets, else a Gaussian.
     **seeds** trains several at once: how many, or which.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
     also removes whole units that earn fewer nats per weight.
-    **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`, `ox.HorizontalFlip()`.
+    **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`.
     **preprocess** one raw example → what the network takes. **compute_dtype** `"bfloat16"` for mixed precision.
     **num_samples** draws of the weights in the last evaluation, **curve_samples** in those before.
     **devices** shares the batch out over so many, or as an `ox.Devices` says.
@@ -307,22 +305,22 @@ def load(  # what a run was made of may each be given again
     config = folder.config()
     kinds = all_kinds()
     settings = config.settings
-    method = from_data(settings["method"], kinds, "method") if method is None else method
+    chosen: Method = from_data(settings["method"], kinds, "method") if method is None else method
     likelihood = from_data(settings["likelihood"], kinds, "likelihood") if likelihood is None else likelihood
     prepare = from_data(settings["preprocess"], kinds, "preprocess") if preprocess is None else preprocess
     example = _example(config)
-    module = _network(network, config, method)
+    module = _network(network, config, chosen)
     convert = jnp.asarray if prepare is None else prepare
     dtype = jnp.dtype(config.compute_dtype)
-    model = Model(module, example, method.prior, likelihood, tuple(settings["fixed"]), convert, dtype)
+    model = Model(module, example, chosen.prior, likelihood, tuple(settings["fixed"]), convert, dtype)
     _refuse_other_layout(model, config, folder.path)
-    state = _state(model, method, config, folder, checkpoint)
+    state = _state(model, chosen, config, folder, checkpoint)
     known = config.origin["data"]
     names = {name: None if known[name] is None else tuple(known[name]) for name in NAMES}
     facts = Facts(config.data, **names, origin=known["from"], preprocess=prepare)
     is_finished = (folder.path / "summary.json").is_file()
     summary = folder.read_json("summary.json") if is_finished else {}
-    return Fit(model, method, state, config, facts, folder.metrics(), summary, None, folder.path)
+    return Fit(model, chosen, state, config, facts, folder.metrics(), summary, None, folder.path)
 
 
 NAMES = ("class_names", "target_names", "feature_names")

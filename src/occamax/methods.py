@@ -1,7 +1,8 @@
 """Methods: one row of a comparison each. A method is a prior, a posterior, a reduction and an optimiser, as one frozen
 object; `BMR()`, `PaperBMR()`, `Flat()`, `Tiered()` and `MAP()` make one.
 
-Every field is an option: `BMR(learning_rate=5e-3)`. The values of `MAP`, `Flat`, `Tiered` and `PaperBMR` are the paper's.
+Every field is an option: `BMR(learning_rate=5e-3)`. The values of `MAP`, `Flat`, `Tiered` and `PaperBMR` are the
+paper's.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,11 @@ from .inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp, 
 from .names import choose
 from .reduction import criteria as _criteria
 from .reduction import horseshoe as _horseshoe
-from .reduction import reduce as _reduce
+from .reduction import reducing as _reducing
 from .reduction import schedule as _schedule
 from .reduction.criteria import Evidence, TargetSparsity
 from .reduction.horseshoe import HorseshoeCriterion
-from .reduction.reduce import Reduction
+from .reduction.reducing import Reduction
 from .reduction.schedule import Between
 from .storage.structured import from_data, known_kinds, to_data
 
@@ -49,13 +50,13 @@ KINDS = {
 class Method:
     """How a network is trained and pruned.
 
-    **learning_rate** of the **optimizer**, and **kl_weight** (β: 1 is the evidence bound, less is a tempered posterior):
-    a number, a schedule over the run of `ox.schedules`, or an optax schedule in steps. The optimiser may be any optax
+    **learning_rate** of the **optimizer**, and **kl_weight** (β: 1 is the evidence bound, less a tempered posterior): a
+    number, a schedule over the run of `ox.schedules`, or an optax schedule in steps. The optimiser may be any optax
     gradient transformation; its own rate then counts. **init** are the first posterior means. **estimator** of the
-    likelihood: one draw a batch, flipout, or local reparameterisation. **reduction** None prunes nothing. **dropout** is
-    what the command line builds the paper's networks with; a network passed to `fit` keeps its own. **calibration** None
-    trains on every example and leaves the outputs as they are. **target_rate_factor** times the learning rate is what it
-    trains at when told how much to prune (`pruned_to`).
+    likelihood: one draw a batch, flipout, or local reparameterisation. **reduction** None prunes nothing. **dropout**
+    is what the command line builds the paper's networks with; a network passed to `fit` keeps its own. **calibration**
+    None trains on every example and leaves the outputs as they are. **target_rate_factor** times the learning rate is
+    what it trains at when told how much to prune (`pruned_to`).
     """
 
     name: str = "custom"
@@ -100,8 +101,9 @@ class Method:
     def pruned_to(self, sparsity: float, epochs: int) -> "Method":
         """This method with exactly that share of the reducible weights removed by the end of a run of `epochs`: the
         evidence decides which, no longer how many. Nothing is undone, since the share was asked for. It trains at
-        `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have further
-        to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 % (`docs/recipe.md`)."""
+        `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have
+        further to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 %
+        (`docs/recipe.md`)."""
         reduction = self._prunes("sparsity")
         due = [epoch for epoch in range(epochs) if reduction.schedule.due(epoch, epochs)]
         if not due:
@@ -147,8 +149,8 @@ def _refuse_other(name: str, value: Any, kind: type, example: str) -> None:
 def kinds() -> dict[str, type]:
     """Every class that a part of a method may be, by name."""
     modules = (
-        _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules, _criteria,
-        _horseshoe, _reduce, _schedule,
+        _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
+        _criteria, _horseshoe, _reducing, _schedule,
     )  # fmt: skip
     return known_kinds(*modules) | {"Method": Method}
 
@@ -203,10 +205,10 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
     """Our best recipe so far (`docs/recipe.md` says how it was found):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
-    - a KL weight that the data can pay for: the divergence of a million weights outweighs some ten thousand images, and at
-      full weight the network underfits. Up to four tenths of the run its weights, at a nat each, cost three quarters of
-      what held-out examples still cost: little at first, more as the network gets smaller. From eight tenths on the weight
-      is six tenths. This makes it a tempered posterior, and every report says so;
+    - a KL weight that the data can pay for: the divergence of a million weights outweighs some ten thousand images, and
+      at full weight the network underfits. Up to four tenths of the run its weights, at a nat each, cost three quarters
+      of what held-out examples still cost: little at first, more as the network gets smaller. From eight tenths on the
+      KL weight is six tenths. This makes it a tempered posterior, and every report says so;
     - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior, by seven tenths of
       the run the evidence that the data really hold; and the network is pruned no faster than it can follow, from a
       tenth to four fifths of the run. The rest is for the survivors;

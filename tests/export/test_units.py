@@ -17,7 +17,7 @@ from occamax.export.convert import to_chain
 from occamax.export.units import find_units
 from occamax.reduction import Every, Evidence, Reduction
 from occamax.reduction import delta_f as df
-from occamax.reduction.reduce import idle
+from occamax.reduction.reducing import idle
 from occamax.structure.layout import Layout
 
 KEY = jax.random.key(0)

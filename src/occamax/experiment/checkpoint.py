@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..inference.training import Info, State
-from ..reduction.reduce import Record
+from ..reduction.reducing import Record
 from ..storage import load_arrays
 from .folder import Place, RunFolder
 from .loop import Pause

@@ -62,8 +62,8 @@ class Config:
         if values.get("format") != FORMAT:
             version = values.get("version", "0.1" if "format" not in values else "unknown")
             raise RunError(
-                f"{source}: was written by occamax {version}; this is {__version__}, which cannot read its runs. Use that "
-                "version, or train it anew."
+                f"{source}: was written by occamax {version}; this is {__version__}, which cannot read its runs. Use "
+                "that version, or train it anew."
             )
         return _config({name: value for name, value in values.items() if name not in ("format", "version")}, source)
 

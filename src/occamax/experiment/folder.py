@@ -79,7 +79,8 @@ class RunFolder:
     def open(path: Path) -> "RunFolder":
         if not (path / "config.json").is_file():
             raise RunError(
-                f"{path}: is no run folder (it has no config.json). Name a folder that `fit(out=…)` or `occamax train` wrote."
+                f"{path}: is no run folder (it has no config.json). Name a folder that `fit(out=…)` or `occamax train` "
+                "wrote."
             )
         return RunFolder(path)
 

@@ -14,9 +14,9 @@ class Guard:
     reduction is undone when both cost too much: a heavier divergence makes the fit worse without any harm, and few
     held-out examples say little alone.
 
-    The least, not the last: a network may also be collapsed slowly, by reductions each of which costs little. Epochs under
-    less than half the present weight of the divergence do not count, except the last. All it knows is in the metrics,
-    so a resumed run judges as an uninterrupted one does.
+    The least, not the last: a network may also collapse slowly, by reductions each of which costs little. Epochs under
+    less than half the present KL weight do not count, except the last. All it knows is in the metrics, so a resumed run
+    judges as an uninterrupted one does.
     """
 
     def __init__(

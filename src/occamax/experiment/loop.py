@@ -14,7 +14,7 @@ from ..data import Stream
 from ..errors import DivergedError
 from ..evaluation import score
 from ..inference.training import Batch, Info, State
-from ..reduction.reduce import Record
+from ..reduction.reducing import Record
 from .feeder import Feeder
 from .guard import Guard
 from .program import Program, choose, of_seed

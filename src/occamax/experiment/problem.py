@@ -86,8 +86,8 @@ def _pair(name: str, given: Any) -> Arrays:
         inputs, targets = (np.asarray(part) for part in given)
     except (TypeError, ValueError) as error:
         raise ArgumentError(
-            f"{name}: {type(given).__name__} given; it must be a Dataset (ox.load_data), a Stream (ox.open_arrays), or a "
-            "pair of inputs and targets"
+            f"{name}: {type(given).__name__} given; it must be a Dataset (ox.load_data), a Stream (ox.open_arrays), or "
+            "a pair of inputs and targets"
         ) from error
     narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32, np.dtype(bool): np.uint8}
     inputs = inputs.astype(narrow.get(inputs.dtype, inputs.dtype), copy=False)

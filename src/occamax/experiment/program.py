@@ -16,7 +16,7 @@ from ..inference.model import Model
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
 from ..inference.training import EVALUATION_STREAM, Augment, Budget, Info, State, Stepper, start
 from ..methods import Method
-from ..reduction.reduce import Record, reduce
+from ..reduction.reducing import Record, reduce
 from ..structure.units import Units
 from .devices import Devices
 

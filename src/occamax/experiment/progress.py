@@ -32,7 +32,7 @@ class Progress:
             self.bar = Bar(*columns, TextColumn("{task.fields[figures]}"), console=self.console)
 
     def __enter__(self) -> "Progress":
-        config, seeds = self.config, self.program.seeds
+        config, seeds = self.config, list(self.program.seeds)
         title = f"{config.data} · {config.network} · {label(config.method)}"
         title += f" · {len(seeds)} seeds" if len(seeds) > 1 else f" · seed {seeds[0]}"
         if self.bar is None:

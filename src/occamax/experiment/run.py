@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,8 +36,8 @@ STREAMED_BYTES = 2**27  # of examples read ahead at once
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that a run is made of: what is trained (`task`), on what (`train`), how it is measured, where, and what
-    its folder says of it (`config`, of the first seed)."""
+    """Everything that a run is made of: what is trained (`task`), on what (`train`), how it is measured, where, and
+    what its folder says of it (`config`, of the first seed)."""
 
     task: Task
     train: tuple[np.ndarray, np.ndarray] | Stream
@@ -59,8 +60,8 @@ class Experiment:
 @dataclass(frozen=True)
 class Keeping:
     """How runs are kept and watched. `paths`: a folder a seed, or none. `halvings`: how often, when the objective
-    diverges, to go back to the last checkpoint and on at half the learning rate. `how_to_resume` is told to a user whose
-    run was stopped; `on_epoch` is called after every epoch; `show` prints progress."""
+    diverges, to go back to the last checkpoint and on at half the learning rate. `how_to_resume` is told to a user
+    whose run was stopped; `on_epoch` is called after every epoch; `show` prints progress."""
 
     paths: Sequence[Path] = ()
     resume: bool = False
@@ -88,8 +89,8 @@ class Trained:
 
 
 def train(experiment: Experiment, keeping: Keeping = Keeping()) -> list[Trained]:
-    """Trains one run a seed. With folders, SIGTERM and SIGINT save what is reached and raise `StoppedError`; hosts other
-    than the first get nothing back."""
+    """Trains one run a seed. With folders, SIGTERM and SIGINT save what is reached and raise `StoppedError`; hosts
+    other than the first get nothing back."""
     if not keeping.paths:
         return Session(experiment, keeping, [], StopSignals()).train(None)
     source_commit()
@@ -249,10 +250,15 @@ class Session:
         return found
 
 
+@eqx.filter_jit
+def _weights(model: Model, latents: Any, mask: Any) -> Any:
+    return model.weights(jnp.asarray(latents), jnp.asarray(mask))
+
+
 def save_weights(folder: RunFolder, model: Model, state: State) -> None:
     """The weights of one seed at the posterior mean, layer by layer."""
     layout = model.layout
-    weights = jax.jit(model.weights)(jnp.asarray(state.posterior.point), jnp.asarray(state.mask))
+    weights = _weights(model, state.posterior.point, state.mask)
     matrices = zip(layout.names, layout.matrices(weights), strict=True)
     layers = {name: np.asarray(matrix) for name, matrix in matrices}
     folder.save_weights(layers, [block.bias_shape is not None for block in layout.blocks])

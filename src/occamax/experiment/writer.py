@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..inference.training import State
-from ..reduction.reduce import Record
+from ..reduction.reducing import Record
 from .checkpoint import pause_arrays, state_arrays
 from .devices import is_first_host
 from .folder import Place, RunFolder
@@ -56,7 +56,7 @@ class Writer:
                 own = of_seed(record, i)
                 undone = epoch.undone[i]
                 folder.save_reduction(self.program.model.layout, self.masks[i], own, epoch.number, undone)
-                self.masks[i] = self.masks[i] if undone else own.mask
+                self.masks[i] = self.masks[i] if undone else np.asarray(own.mask)
             folder.append("metrics.jsonl", epoch.metrics[i])
         if arrays is not None:
             self._save(arrays, Place(epoch.number, 0, self.rate_factor), [line["neg_elbo"] for line in epoch.metrics])

@@ -1,25 +1,44 @@
-"""What an export says of itself: how to prepare an image, what the outputs mean, where it came from."""
+"""What an export says of itself: what it takes, what its outputs mean, where it came from."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..errors import ExportError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Card:
-    class_names: tuple[str, ...]
-    input_shape: tuple[int, int, int]  # of the raw image: channels, height, width
-    mean: tuple[float, ...]  # of each channel, in units of 0 to 1
-    std: tuple[float, ...]
-    pad: int  # pixels of black on every side
+    """**class_names** None for a regression, whose outputs **target_names** names. **input_shape** and **input_dtype**
+    are those of one raw example. **encoder** the data of a `TableEncoder` for a table, None for what is none.
+    **resize**: images of another size were resized in training, so they are here."""
+
+    class_names: tuple[str, ...] | None
+    input_shape: tuple[int, ...]
+    input_dtype: str
     version: str  # of occamax
+    target_names: tuple[str, ...] | None = None
+    encoder: dict[str, Any] | None = None
+    resize: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
     format: int = FORMAT
+
+    @property
+    def takes_images(self) -> bool:
+        return self.input_dtype == "uint8" and len(self.input_shape) == 3 and self.input_shape[0] in (1, 3)
+
+    @property
+    def input_name(self) -> str:
+        return "pixels" if self.input_dtype == "uint8" and len(self.input_shape) == 3 else "inputs"
+
+    @property
+    def output_name(self) -> str:
+        return "prediction" if self.class_names is None else "probabilities"
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -28,13 +47,21 @@ class Card:
     def from_json(text: str, source: str) -> "Card":
         try:
             values = json.loads(text)
-            if values["format"] != FORMAT:
-                raise ExportError(f"{source}: is of export format {values['format']}; this version reads {FORMAT}")
-            lists = {name: tuple(values[name]) for name in ("class_names", "input_shape", "mean", "std")}
+            found = values["format"]
+            if found == 1:
+                raise ExportError(
+                    f"{source}: was written by occamax 0.1; this version reads export format {FORMAT}. Export it again."
+                )
+            if found != FORMAT:
+                raise ExportError(f"{source}: is of export format {found}; this version reads {FORMAT}")
+            names = ("class_names", "input_shape", "target_names")
+            lists = {name: None if values[name] is None else tuple(values[name]) for name in names}
             card = Card(**{**values, **lists})
-            channels, height, width = map(int, card.input_shape)
-            if min(channels, height, width, len(card.class_names)) < 1 or len(card.mean) != channels:
+            np.dtype(card.input_dtype)
+            if not all(isinstance(size, int) and size > 0 for size in card.input_shape) or card.class_names == ():
                 raise ValueError("sizes that do not fit together")
-        except (ValueError, KeyError, TypeError) as error:
+            if card.encoder is not None and not isinstance(card.encoder, dict):
+                raise ValueError("an encoder that is none")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ExportError(f"{source}: is no export of occamax, or damaged ({error})") from error
         return card

@@ -5,43 +5,12 @@ convolution. A runtime that computes channels in blocks of eight or sixteen does
 quarter of the places than for 6 on all of them, and pools slowly.
 """
 
-from typing import Any, NamedTuple
-
 import numpy as np
-
-from . import chain as c
 
 PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))  # row and column in a square
 
 
-class PooledConvolution(NamedTuple):
-    layer: c.Convolution
-    activations: tuple[c.Activation, ...]
-
-
-def with_phases(stages: list[Any]) -> list[Any]:
-    """The same stages, each convolution with a mean over squares after it as one."""
-    found: list[Any] = []
-    for stage in stages:
-        last = _last_convolution(found)
-        if isinstance(stage, c.Pool) and stage.kind == "mean" and last is not None:
-            found[last:] = [PooledConvolution(found[last], tuple(found[last + 1 :]))]
-        else:
-            found.append(stage)
-    return found
-
-
-def _last_convolution(stages: list[Any]) -> int | None:
-    """Where it stands, if nothing but activations comes after it."""
-    for place in reversed(range(len(stages))):
-        if isinstance(stages[place], c.Convolution):
-            return place
-        if not isinstance(stages[place], c.Activation):
-            break
-    return None
-
-
-def padding(place: tuple[int, int]) -> np.ndarray:
+def padding_of(place: tuple[int, int]) -> np.ndarray:
     """What turns a filter into one of a row and a column more, which sees from this place of a square."""
     row, column = place
     return np.array([0, 0, row, column, 0, 0, 1 - row, 1 - column], np.int64)

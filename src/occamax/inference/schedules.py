@@ -120,12 +120,13 @@ def as_schedule(name: str, value: Any) -> Schedule:
         return Constant(float(value))
     if callable(value) and not isinstance(value, type | optax.GradientTransformation):
         try:
-            found = value(0)
+            found: Any = value(0)
             float(found)
         except Exception as error:
             raise ArgumentError(
-                f"{name}: {value!r} is no schedule: called with step 0 it gave no number ({type(error).__name__}). Give "
-                "a number, an optax schedule such as optax.cosine_decay_schedule(1e-2, 1000), or ox.schedules.Cosine(1e-2)"
+                f"{name}: {value!r} is no schedule: called with step 0 it gave no number ({type(error).__name__}). "
+                "Give a number, an optax schedule such as optax.cosine_decay_schedule(1e-2, 1000), or "
+                "ox.schedules.Cosine(1e-2)"
             ) from error
         return InSteps(value)
     raise ArgumentError(

@@ -44,8 +44,8 @@ class NetworkSource:
             ) from error
 
     def template(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0) -> Any:
-        """The network with zeros for weights: those that are trained come from the method, and all are trained. Only for
-        networks that are nothing but such weights."""
+        """The network with zeros for weights: those that are trained come from the method, and all are trained. Only
+        for networks that are nothing but such weights."""
         shapes = eqx.filter_eval_shape(self.network, shape, outputs, dropout)
 
         def zeros(leaf: Any) -> Any:
@@ -95,8 +95,8 @@ def network_named(words: str) -> NetworkSource:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise ArgumentError(
-            f"NETWORK: {module_name} cannot be imported ({error}). It is looked for where Python looks for modules; the "
-            "folder you are in is one of them"
+            f"NETWORK: {module_name} cannot be imported ({error}). It is looked for where Python looks for modules; "
+            "the folder you are in is one of them"
         ) from error
     function = getattr(module, name, None)
     if not callable(function):

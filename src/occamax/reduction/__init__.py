@@ -13,9 +13,9 @@ from .criteria import SignalToNoise as SignalToNoise
 from .criteria import SpikeAndSlab as SpikeAndSlab
 from .criteria import TargetSparsity as TargetSparsity
 from .horseshoe import HorseshoeCriterion as HorseshoeCriterion
-from .reduce import Record as Record
-from .reduce import Reduction as Reduction
-from .reduce import reduce as reduce
+from .reducing import Record as Record
+from .reducing import Reduction as Reduction
+from .reducing import reduce as reduce
 from .schedule import Between as Between
 from .schedule import Every as Every
 from .schedule import ReductionSchedule as ReductionSchedule

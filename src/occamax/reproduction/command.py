@@ -51,7 +51,8 @@ def shard_commands(grid: Grid, out: Path, data_dir: Path | None, count: int, cac
             "data": ",".join(grid.data), "networks": ",".join(grid.networks), "methods": ",".join(grid.methods),
             "seeds": grid.seeds, "out": out, "shard": f"{part + parts * number}/{parts * count}", "epochs": like.epochs,
             "steps": like.steps_per_epoch, "batch": like.batch_size, "samples": like.num_samples,
-            "precision": like.compute_dtype, "curve-samples": like.curve_samples or like.num_samples, **({"data-dir": data_dir} if data_dir else {}),
+            "precision": like.compute_dtype, "curve-samples": like.curve_samples or like.num_samples,
+            **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
         words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         begin = [sys.executable, "-m", "occamax", "reproduce"]

@@ -63,7 +63,7 @@ def known_kinds(*modules: Any) -> dict[str, type]:
     found: dict[str, type] = {}
     for module in modules:
         for name, value in vars(module).items():
-            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__.startswith("occamax."):
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
                 found[name] = value
     return found
 
@@ -112,5 +112,10 @@ def differences(before: Any, after: Any, path: str = "") -> Iterable[str]:
     if isinstance(before, dict) and isinstance(after, dict) and before.get("kind") == after.get("kind"):
         for name in [*before, *(name for name in after if name not in before)]:
             yield from differences(before.get(name), after.get(name), f"{path}.{name}" if path else name)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (one, two) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, two, f"{path}[{place}]")
+    elif isinstance(before, list) and isinstance(after, list):
+        yield f"{path}: {len(before)} there, {len(after)} here"
     elif before != after:
         yield f"{path}: {before!r} there, {after!r} here"

@@ -69,14 +69,14 @@ def read_network(given: Any) -> tuple[Any, Buffers, Calling]:
         network, state = given
     if not callable(network):
         raise ArgumentError(
-            f"network: {type(network).__name__} given; it must be a module that maps one example to its outputs, or the "
-            "pair of a module and its state that equinox.nn.make_with_state makes"
+            f"network: {type(network).__name__} given; it must be a module that maps one example to its outputs, or "
+            "the pair of a module and its state that equinox.nn.make_with_state makes"
         )
     norms = [node for node in jax.tree.leaves(network, is_leaf=_is_batch_norm) if _is_batch_norm(node)]
     if state is None and _has_state(network):
         raise ArgumentError(
-            f"network: {type(network).__name__} has layers with a state, such as BatchNorm, but no state was given. Pass "
-            "the pair: ox.fit(eqx.nn.make_with_state(Network)(...), data)"
+            f"network: {type(network).__name__} has layers with a state, such as BatchNorm, but no state was given. "
+            "Pass the pair: ox.fit(eqx.nn.make_with_state(Network)(...), data)"
         )
     axes = {norm.axis_name for norm in norms}
     if len(axes) > 1:

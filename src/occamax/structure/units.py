@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 
@@ -14,6 +15,37 @@ class Part:
     before: int
     after: int
 
+    def weights_each(self, count: int) -> float:
+        return self.before * self.after
+
+    def totals(self, vector: Array, count: int) -> Array:
+        return self._view(vector, count).sum((0, 2))
+
+    def mark(self, vector: Array, flags: Array) -> Array:
+        marked = self._view(vector, len(flags)) | flags[:, None]
+        return vector.at[self.start : self.start + marked.size].set(marked.ravel())
+
+    def _view(self, vector: Array, count: int) -> Array:
+        size = self.before * count * self.after
+        return vector[self.start : self.start + size].reshape(self.before, count, self.after)
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Places in the vector one by one: `places[i]` belongs to unit `owners[i]`. For what is no regular piece."""
+
+    places: tuple[int, ...]
+    owners: tuple[int, ...]
+
+    def weights_each(self, count: int) -> float:
+        return len(self.places) / count
+
+    def totals(self, vector: Array, count: int) -> Array:
+        return jnp.zeros(count, vector.dtype).at[np.array(self.owners)].add(vector[np.array(self.places)])
+
+    def mark(self, vector: Array, flags: Array) -> Array:
+        return vector.at[np.array(self.places)].max(flags[np.array(self.owners)])
+
 
 @dataclass(frozen=True)
 class Units:
@@ -22,23 +54,19 @@ class Units:
 
     name: str
     count: int
-    parts: tuple[Part, ...]
+    parts: tuple[Part | Scattered, ...]
 
     @property
     def weights_each(self) -> int:
-        return sum(part.before * part.after for part in self.parts)
+        """How many weights a unit has; the mean, rounded, where some have more."""
+        return round(sum(part.weights_each(self.count) for part in self.parts))
 
     def totals(self, vector: Float[Array, "weights"]) -> Float[Array, "units"]:
         """One number a weight → its sum over each unit."""
-        return sum((self._view(vector, part).sum((0, 2)) for part in self.parts), jnp.zeros(self.count, vector.dtype))
-
-    def _view(self, vector: Array, part: Part) -> Array:
-        size = part.before * self.count * part.after
-        return vector[part.start : part.start + size].reshape(part.before, self.count, part.after)
+        return sum((part.totals(vector, self.count) for part in self.parts), jnp.zeros(self.count, vector.dtype))
 
     def mark(self, vector: Bool[Array, "weights"], flags: Bool[Array, "units"]) -> Bool[Array, "weights"]:
         """The vector with the weights of the flagged units True as well."""
         for part in self.parts:
-            marked = self._view(vector, part) | flags[:, None]
-            vector = vector.at[part.start : part.start + marked.size].set(marked.ravel())
+            vector = part.mark(vector, flags)
         return vector

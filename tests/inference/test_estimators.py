@@ -14,8 +14,8 @@ from occamax.inference.posteriors import IndependentNormals
 from occamax.inference.training import Budget, objective
 from occamax.methods import MAP, Flat
 
-from .tolerances import STANDARD_ERRORS
-from .toys import Fixed, Regression, Tiny, tiny_data
+from ..tolerances import STANDARD_ERRORS
+from ..toys import Fixed, Regression, Tiny, tiny_data
 
 ESTIMATORS = [SharedDraw(), Flipout(), LocalReparameterisation()]
 

@@ -18,8 +18,8 @@ from occamax.inference.priors import FlatPrior, HorseshoePrior
 from occamax.inference.schedules import Cosine
 from occamax.inference.training import objective
 
-from .tolerances import SINGLE, STANDARD_ERRORS
-from .toys import Fixed, KnownNoise, Regression, Tiny, conjugate_problem, exact_posterior, tiny_data
+from ..tolerances import SINGLE, STANDARD_ERRORS
+from ..toys import Fixed, KnownNoise, Regression, Tiny, conjugate_problem, exact_posterior, tiny_data
 
 
 def tiny_arrays():

@@ -20,8 +20,8 @@ from occamax.inference.schedules import Affordable
 from occamax.inference.training import draws
 from occamax.methods import MAP, Flat
 
-from .tolerances import SINGLE
-from .toys import Tiny, tiny_data
+from ..tolerances import SINGLE
+from ..toys import Tiny, tiny_data
 
 METHOD = Flat(kl_weight=ox.Constant(0.05), calibration=Calibration(one_in=5, spread=2.0))
 

@@ -7,7 +7,7 @@ from scipy import special, stats
 
 from occamax.inference.noise import inverse_erf, mix, random_bits, standard_normal
 
-from .tolerances import STANDARD_ERRORS
+from ..tolerances import STANDARD_ERRORS
 
 COUNT = 200_000
 

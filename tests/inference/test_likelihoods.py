@@ -5,7 +5,7 @@ from scipy import optimize, stats
 
 from occamax.inference.likelihoods import Bernoulli, Categorical, Gaussian
 
-from .tolerances import QUADRATURE
+from ..tolerances import QUADRATURE
 
 
 def test_baselines_are_the_best_constants():

@@ -10,8 +10,8 @@ from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric,
 from occamax.inference.training import Budget, make_epoch
 from occamax.methods import BMR, MAP, Flat, Tiered, PaperBMR, VarianceScaled
 
-from .tolerances import SINGLE
-from .toys import Tiny, tiny_data
+from ..tolerances import SINGLE
+from ..toys import Tiny, tiny_data
 
 BUDGET = Budget(3, 10, 16)
 

@@ -10,7 +10,7 @@ from occamax import networks
 from occamax.errors import LayoutError
 from occamax.structure.layout import Layout
 
-from .toys import Tiny
+from ..toys import Tiny
 
 
 class Everything(eqx.Module):

@@ -11,7 +11,7 @@ from occamax.inference.divergences import (
     normal_log_density,
 )
 
-from .tolerances import FINITE_DIFFERENCE, QUADRATURE
+from ..tolerances import FINITE_DIFFERENCE, QUADRATURE
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.3, 0.7), (-2.0, 0.05), (0.0, 1.0), (1.5, 2.0)])
