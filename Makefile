@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test bench lint format clean
+.PHONY: run test bench lint format wheel clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready-to-run
@@ -24,8 +24,16 @@ format: .venv/ready-to-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# the built wheel, installed by itself as a user would, trains, exports and predicts
+wheel: | $(BIN)/python
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[onnx]"
+	cd build/wheel && venv/bin/python ../../tests/try_wheel.py
+
 clean:
-	rm -rf .venv
+	rm -rf .venv build
 
 # the authors' package, only to be timed; its dependencies are not needed for that
 benchmarks/authors: | $(BIN)/python

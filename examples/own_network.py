@@ -1,7 +1,9 @@
-"""A network of your own: any Equinox module. Here with a bare array, selected by name, and a rule to be found in noise.
+"""A network of your own: any Equinox module. Here with a bare array, and a rule to be found in noise.
 
-python examples/own_network.py
+python examples/own_network.py [EPOCHS [STEPS]]
 """
+
+import sys
 
 import equinox as eqx
 import jax
@@ -25,10 +27,10 @@ class Gated(eqx.Module):
         self.head = eqx.nn.Linear(width, classes, key=second)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return self.head(jax.nn.sigmoid(self.gate) * jnp.tanh(self.hidden(x)))
+        return self.head(self.gate * jnp.tanh(self.hidden(x)))
 
 
-def main() -> None:
+def main(epochs: int = 12, steps: int = 300) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 20)).astype(np.float32)
     labels = (np.abs(x[:, 0]) + x[:, 1] > 0.7).astype(int)  # inputs 2 to 19 say nothing
@@ -37,16 +39,15 @@ def main() -> None:
         Gated(20, 16, 2, key=jax.random.key(0)),
         (x[:3000], labels[:3000]),
         # few weights and many examples: the evidence itself decides, and weights may be large
-        method=ox.BMR(prior=ox.FlatPrior(base_std=1.0), kl_weight=ox.Constant(1.0)),
+        method=ox.BMR(prior=ox.FlatPrior(base_std=1.0, gain_center=1.0), kl_weight=1.0),
         test=(x[3000:], labels[3000:]),
-        select=lambda network: (network.hidden, network.gate, network.head),  # the last one is the output layer
-        epochs=12,
-        steps=300,
+        epochs=epochs,
+        steps_per_epoch=steps,
         on_epoch=lambda epoch: print({name: round(value, 3) for name, value in epoch.metrics[0].items()}),
     )
     kept = fitted.masks["hidden"][:, :-1].sum(0)
-    print(f"{fitted.sparsity:.0%} of all weights pruned; weights kept by input: {kept.tolist()}")
+    print(f"{fitted.sparsity:.0%} of the weights pruned; weights kept by input: {kept.tolist()}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

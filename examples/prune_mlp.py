@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 import occamax as ox
-from occamax.evaluation import predict, score
-from occamax.inference.training import make_epoch, start
+from occamax.data.held_out import HeldOut
+from occamax.evaluation import Believed, predict, score
+from occamax.inference.training import Stepper, start
 
 
 def main(epochs: int = 10, steps: int = 100) -> None:
@@ -23,19 +24,19 @@ def main(epochs: int = 10, steps: int = 100) -> None:
 
     # model: a plain network, as one vector of random weights under a prior
     network = ox.MLP(dataset.shape, dataset.classes, key=jax.random.key(0))
-    model = ox.Model(network, ox.FlatPrior(), preprocess=dataset.standardise())
+    model = ox.Model(network, train[0][0], ox.FlatPrior(), preprocess=dataset.standardise())
     print(f"{model.layout.size:,} weights in {len(model.layout.blocks)} layers")
 
     # the first posterior, and the compiled parts
-    budget = ox.Budget(epochs, steps)
-    optimizer = ox.AdaBelief()(ox.Cosine(1e-2), budget.total_steps)
+    optimizer = ox.AdaBelief()(ox.schedules.Cosine(1e-2), epochs * steps)
     key = jax.random.key(1)
-    posterior = ox.IndependentNormals.around(ox.VarianceScaled()(model, key), 0.1)
-    state = start(posterior, model.layout.size, optimizer, key)
-    reduction = ox.Reduction(ox.SpikeAndSlab())
-    train_epoch = jax.jit(make_epoch(model, optimizer, budget, kl_weight=ox.Constant(0.1)), donate_argnums=0)
+    posterior = ox.MeanField(init_std=0.1).start(ox.init.VarianceScaled()(model, key))
+    state = start(model, posterior, optimizer, key)._replace(kl_weight=jnp.float32(0.1))  # a tempered posterior
+    reduction = ox.Reduction(ox.criteria.SpikeAndSlab())
+    epoch_of = Stepper(model, optimizer).epoch(steps, batch_size=128, held_out=HeldOut(len(train[0])))
+    train_epoch = jax.jit(epoch_of, donate_argnums=0)
     reduce_once = jax.jit(lambda state: ox.reduce(model, state, reduction, optimizer))
-    evaluate = jax.jit(lambda state: predict(model, state.posterior, state.mask, key, *test, samples=20))
+    evaluate = jax.jit(lambda state: predict(model, Believed(state.posterior, state.mask), key, *test, num_samples=20))
 
     for epoch in range(epochs):
         if epoch >= 3:  # let the means fit first

@@ -15,11 +15,23 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import pytest
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
 # Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as type checkers have it.
 install_import_hook("occamax", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+
+# The same cases in every run; a fixture such as `x64` serves all cases of a test.
+settings.register_profile(
+    "tests",
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("tests")
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
-"""Small models that several tests share."""
+"""Small models that several tests share. Their numbers come from numpy: a random start of jax's compiles a program for
+every shape."""
 
+import functools
+import inspect
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -8,7 +11,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from occamax.inference.likelihoods import Likelihood
-from occamax.inference.priors import Prior
+from occamax.inference.model import Model
+from occamax.inference.priors import FlatPrior, Prior
+
+
+def filled(build, *arguments, seed=0, **options):
+    """What `build` makes, a module or several, with numbers of numpy's in its floating-point arrays: matrices and
+    kernels of deviation 1 / sqrt(inputs), all else of a tenth. A `key` is passed if it asks for one."""
+    if "key" in inspect.signature(build).parameters:
+        options = {"key": jax.random.key(0), **options}
+    shapes = eqx.filter_eval_shape(build, *arguments, **options)
+    rng = np.random.default_rng(seed)
+
+    def numbers(leaf):
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jax.device_put(np.zeros(leaf.shape, leaf.dtype))
+        std = 0.1 if len(leaf.shape) < 2 else np.prod(leaf.shape[1:]) ** -0.5
+        return jax.device_put((std * rng.normal(size=leaf.shape)).astype(leaf.dtype))
+
+    return jax.tree.map(numbers, shapes)
+
+
+def normal(*shape, seed=0):
+    """Standard normals of numpy's, in single precision."""
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+
+
+def like(*shape, dtype=np.float32):
+    """The shape and type of one example, for a model to be traced with."""
+    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 class Tiny(eqx.Module):
@@ -17,13 +50,34 @@ class Tiny(eqx.Module):
     first: eqx.nn.Linear
     second: eqx.nn.Linear
 
-    def __init__(self, key=None, sizes=(4, 3, 2)):
-        one, two = jax.random.split(jax.random.key(0) if key is None else key)
-        self.first = eqx.nn.Linear(sizes[0], sizes[1], key=one)
-        self.second = eqx.nn.Linear(sizes[1], sizes[2], key=two)
+    def __init__(self, sizes=(4, 3, 2), seed=0):
+        self.first = filled(eqx.nn.Linear, sizes[0], sizes[1], seed=seed)
+        self.second = filled(eqx.nn.Linear, sizes[1], sizes[2], seed=seed + 1)
 
     def __call__(self, x):
         return self.second(jnp.tanh(self.first(x)))
+
+
+def tiny_model(prior=None, likelihood=None, sizes=(4, 3, 2), **options):
+    """A model of `Tiny`; `FlatPrior` and classes unless said otherwise."""
+    return Model(Tiny(sizes), like(sizes[0]), FlatPrior() if prior is None else prior, likelihood, **options)
+
+
+def log_likelihood(model, latents, mask, inputs, targets):
+    """ln p(y | x, w) of each example at one vector of latents."""
+    outputs = model.outputs(model.bind(latents, mask), inputs)
+    return model.likelihood.log_prob(outputs, targets, model.split(latents)[2])
+
+
+def everything(model):
+    """The mask that keeps all."""
+    return jnp.asarray(np.ones(model.layout.size, bool))
+
+
+@functools.cache
+def layout_of(*sizes):
+    """The layout of a `Tiny` of these sizes."""
+    return tiny_model(sizes=sizes).layout
 
 
 def tiny_data(n=32, inputs=4, classes=2, seed=0):
@@ -71,7 +125,7 @@ class Regression(eqx.Module):
     layer: eqx.nn.Linear
 
     def __init__(self, inputs):
-        self.layer = eqx.nn.Linear(inputs, 1, use_bias=False, key=jax.random.key(0))
+        self.layer = filled(eqx.nn.Linear, inputs, 1, use_bias=False)
 
     def __call__(self, x):
         return self.layer(x)

@@ -1,4 +1,5 @@
-"""Runs survive what happens to them: signals, kills, damage, full disks, a second process, divergence."""
+"""Runs survive what happens to them: signals, kills, damage, full disks, a second process, divergence. The network has
+BatchNorm and dropout, the data are augmented."""
 
 import errno
 import json
@@ -15,43 +16,45 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import occamax as ox
 from occamax.errors import DivergedError, RunError, StoppedError
-from occamax.experiment import Config, Experiment, RunFolder, train
-from occamax.experiment import checkpoint as checkpoint_module
 from occamax.experiment import loop as loop_module
 from occamax.experiment import program as program_module
-from occamax.experiment.folder import Place
+from occamax.experiment.folder import Place, RunFolder
 from occamax.experiment.signals import StopSignals
-from occamax.storage import load_arrays
-from occamax.storage.lock import RunLock
+from occamax.storage import RunLock, load_arrays
+from occamax.storage import files as files_module
+
+from .small_runs import BUDGET, CHUNK, FITS, fit_normed, fit_small, normed, small
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import kills
 
-SMALL = {"epochs": 4, "steps": 6, "batch": 16, "samples": 2}
-
 
 @pytest.fixture(autouse=True)
-def _short_laps(monkeypatch):
-    monkeypatch.setattr(program_module, "LONGEST_LAP", 2)
+def _short_chunks(monkeypatch):
+    monkeypatch.setattr(program_module, "LONGEST_CHUNK", CHUNK)
 
 
 @pytest.fixture(scope="module")
-def experiments():
-    """By method. The data are read and the network built once."""
-    return {m: Experiment.of(Config("fashion_mini", "lenet-300-100", m, **SMALL)) for m in ("bmr", "bmr-paper")}
-
-
-@pytest.fixture(scope="module")
-def whole(experiments, tmp_path_factory):
+def whole(tmp_path_factory):
     """Uninterrupted runs, by method."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program_module, "LONGEST_LAP", 2)
-        found = {}
-        for method, experiment in experiments.items():
-            found[method] = tmp_path_factory.mktemp("whole") / method
-            train(experiment, [found[method]], [0])
-        return found
+        patch.setattr(program_module, "LONGEST_CHUNK", CHUNK)
+        place = tmp_path_factory.mktemp("whole")
+        for method, fit in FITS.items():
+            fit(place / method, keep_best=True)
+        return {method: place / method for method in FITS}
+
+
+@pytest.fixture(scope="module")
+def two_seeds(tmp_path_factory):
+    """Two seeds at once, uninterrupted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program_module, "LONGEST_CHUNK", CHUNK)
+        place = tmp_path_factory.mktemp("seeds") / "whole"
+        fit_normed(place, seeds=2)
+        return place
 
 
 def same_end(path, other):
@@ -66,74 +69,92 @@ def stop_after(monkeypatch, calls):
     monkeypatch.setattr(StopSignals, "__init__", lambda self: setattr(self, "_before", {}))
 
 
-@pytest.mark.parametrize("method", ["bmr", "bmr-paper"])
-@pytest.mark.parametrize("calls", [1, 4, 5, 9])
-def test_a_stop_anywhere_resumes_bit_for_bit(method, calls, experiments, whole, tmp_path, monkeypatch):
-    path = tmp_path / "run"
+def stopped(monkeypatch, calls, fit, *arguments, **options):
     with monkeypatch.context() as patch:
         stop_after(patch, calls)
-        with pytest.raises(StoppedError, match="--resume") as stopped:
-            train(experiments[method], [path], [0])
-    assert stopped.value.signum == signal.SIGTERM
-    assert len(RunFolder(path).metrics()) < SMALL["epochs"]
-    train(experiments[method], [path], [0], resume=True)
+        with pytest.raises(StoppedError, match="resume=True") as found:
+            fit(*arguments, **options)
+    assert found.value.signum == signal.SIGTERM
+
+
+@pytest.mark.parametrize(("method", "calls"), [("bmr", 1), ("bmr", 4), ("bmr", 5), ("bmr", 9), ("bmr-paper", 4)])
+def test_a_stop_anywhere_resumes_bit_for_bit(method, calls, whole, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    stopped(monkeypatch, calls, FITS[method], path, keep_best=True)
+    assert len(RunFolder(path).metrics()) < BUDGET["epochs"]
+    FITS[method](path, resume=True, keep_best=True)
     same_end(path, whole[method])
 
 
-def test_seeds_stopped_together_resume_together(experiments, tmp_path, monkeypatch):
-    paths = [[tmp_path / name / f"seed{i}" for i in range(2)] for name in ("whole", "stopped")]
-    train(experiments["bmr"], paths[0], [0, 1])
-    with monkeypatch.context() as patch:
-        stop_after(patch, 5)
-        with pytest.raises(StoppedError, match="--seeds 2"):
-            train(experiments["bmr"], paths[1], [0, 1])
-    train(experiments["bmr"], paths[1], [0, 1], resume=True)
-    for one, two in zip(*paths, strict=True):
-        same_end(one, two)
+def test_what_a_resumed_run_must_remember_is_in_its_checkpoint(whole):
+    """Else the tests above would prove less than they say."""
+    arrays, _ = load_arrays(whole["bmr"] / "checkpoint.safetensors")
+    buffers = [array for name, array in arrays.items() if name.startswith("buffers")]
+    assert any(array.dtype == np.float32 and np.any(array != array.ravel()[0]) for array in buffers)
+    assert arrays["step"] == BUDGET["epochs"] * BUDGET["steps_per_epoch"]
 
 
-def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(experiments, tmp_path, monkeypatch):
-    paths = [[tmp_path / name / f"seed{i}" for i in range(2)] for name in ("whole", "killed")]
-    train(experiments["bmr"], paths[0], [0, 1])
+def test_seeds_stopped_together_resume_together(two_seeds, tmp_path, monkeypatch):
+    stopped(monkeypatch, 5, fit_normed, tmp_path, seeds=2, overwrite=False)
+    fit_normed(tmp_path, seeds=2, resume=True)
+    for seed in ("seed0", "seed1"):
+        same_end(tmp_path / seed, two_seeds / seed)
+
+
+def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(two_seeds, tmp_path, monkeypatch):
     save = RunFolder.save_state
 
-    def killed(self, arrays, place, neg_elbo=None):
-        if self.path == paths[1][1] and place.epoch == 2:
+    def killed(self, arrays, place, *rest):
+        if self.path == tmp_path / "seed1" and place.epoch == 2:
             raise KeyboardInterrupt
-        save(self, arrays, place, neg_elbo)
+        save(self, arrays, place, *rest)
 
     monkeypatch.setattr("occamax.experiment.writer.SHARE", 1e9)  # a checkpoint every epoch
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_state", killed)
         with pytest.raises(KeyboardInterrupt):
-            train(experiments["bmr"], paths[1], [0, 1])
-    assert [next(iter(RunFolder(path).checkpoints())).epoch for path in paths[1]] == [2, 1]
-    train(experiments["bmr"], paths[1], [0, 1], resume=True)
-    for one, two in zip(*paths, strict=True):
-        same_end(one, two)
+            fit_normed(tmp_path, seeds=2)
+    paths = [tmp_path / "seed0", tmp_path / "seed1"]
+    assert [next(iter(RunFolder(path).checkpoints())).epoch for path in paths] == [2, 1]
+    fit_normed(tmp_path, seeds=2, resume=True)
+    for path in paths:
+        same_end(path, two_seeds / path.name)
+
+
+def test_seeds_that_share_no_checkpoint_are_said(two_seeds, whole, tmp_path):
+    shutil.copytree(two_seeds, tmp_path / "two")
+    early = RunFolder(tmp_path / "two" / "seed1")
+    for path in (early.checkpoint, early.previous):
+        arrays, metadata = load_arrays(path)
+        early.save_state(arrays, Place(int(metadata["epoch"]) - 3))
+    with pytest.raises(RunError, match=r"stopped at different epochs .*seed1 at epoch 1"):
+        fit_normed(tmp_path / "two", seeds=2, resume=True)
 
 
 def test_kills_at_random_moments(tmp_path):
-    """Five of what `benchmarks/kills.py` does by the hundred."""
-    kills.begin(tmp_path / "alone").communicate()
-    assert kills.killed_run(tmp_path / "killed", 5, random.Random(0)) == 0
-    same_end(tmp_path / "killed", tmp_path / "alone")
-    assert [line["epoch"] for line in RunFolder(tmp_path / "killed").metrics()] == list(range(1, kills.EPOCHS + 1))
+    """Three of what `benchmarks/kills.py` does by the hundred."""
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    process = kills.begin(alone)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert kills.killed_run(killed, 3, random.Random(0)) == 0
+    same_end(killed, alone)
+    assert [line["epoch"] for line in RunFolder(killed).metrics()] == list(range(1, kills.EPOCHS + 1))
 
 
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path):
     path = tmp_path / "run"
     process = kills.begin(path)
-    while kills.lines(path) < 2:
-        assert process.poll() is None
-        time.sleep(0.01)
+    while kills.lines(path) < 1:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, said
     assert len(RunFolder(path).metrics()) < kills.EPOCHS
     command = shlex.split(said.strip().splitlines()[-1])
     assert (command[0], command[-1]) == ("occamax", "--resume")
-    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=kills.HERE)
     assert len(RunFolder(path).metrics()) == kills.EPOCHS
 
 
@@ -143,45 +164,63 @@ def damage(path):
     path.write_bytes(content)
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(experiments, whole, tmp_path, monkeypatch, capsys):
+def test_a_damaged_checkpoint_is_named_and_resume_uses_the_one_before(whole, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("occamax.experiment.writer.SHARE", 1e9)
     path = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        stop_after(patch, 8)
-        with pytest.raises(StoppedError):
-            train(experiments["bmr"], [path], [0])
+    stopped(monkeypatch, 8, fit_normed, path, keep_best=True)
     folder = RunFolder(path)
     newest, before = folder.checkpoints()
     assert newest > before
     damage(folder.checkpoint)
-    train(experiments["bmr"], [path], [0], resume=True)
+    fit_normed(path, resume=True, keep_best=True)
     assert "checkpoint.safetensors: is damaged" in capsys.readouterr().err
     same_end(path, whole["bmr"])
     damage(folder.checkpoint)
     damage(folder.previous)
     with pytest.raises(RunError, match=r"no checkpoint can be used.*previous"):
-        train(experiments["bmr"], [path], [0], resume=True)
+        fit_normed(path, resume=True, keep_best=True)
 
 
-def test_the_best_is_kept_beside_the_last_two(whole):
+def test_a_damaged_checkpoint_is_replaced_by_none_unless_asked(whole, tmp_path):
+    """The figures of another would be of another epoch."""
+    path = tmp_path / "run"
+    shutil.copytree(whole["bmr"], path)
+    damage(path / "checkpoint.safetensors")
+    with pytest.raises(RunError, match=r"checkpoint\.safetensors: is damaged.*`previous`"):
+        ox.load(path, normed())
+    before = ox.load(path, normed(), checkpoint="previous")
+    assert int(before.state.step) < BUDGET["epochs"] * BUDGET["steps_per_epoch"]
+    (path / "checkpoint.safetensors").write_bytes((path / "checkpoint.safetensors").read_bytes()[:1000])
+    with pytest.raises(RunError, match=r"checkpoint\.safetensors: is damaged"):
+        ox.load(path, normed())
+
+
+def test_the_best_is_kept_when_asked(whole, two_seeds):
     folder = RunFolder(whole["bmr"])
     objectives = {line["epoch"]: line["neg_elbo"] for line in folder.metrics()}
     _, metadata = load_arrays(folder.best)
     assert float(metadata["neg_elbo"]) == objectives[int(metadata["epoch"])] == min(objectives.values())
-    assert next(iter(folder.checkpoints())) == Place(SMALL["epochs"])
+    assert next(iter(folder.checkpoints())) == Place(BUDGET["epochs"])
+    best = ox.load(folder.path, normed(), checkpoint="best")
+    assert int(best.state.step) == int(metadata["epoch"]) * BUDGET["steps_per_epoch"]
+    assert not RunFolder(two_seeds / "seed0").best.exists()
+    with pytest.raises(RunError, match="was not kept; train with `keep_best`"):
+        ox.load(two_seeds / "seed0", normed(), checkpoint="best")
+    with pytest.raises(ox.ArgumentError, match=r"checkpoint: 'bets'.*Did you mean best"):
+        ox.load(whole["bmr"], normed(), checkpoint="bets")
 
 
-def test_a_second_process_is_refused(experiments, whole, tmp_path):
+def test_a_second_process_is_refused(whole, tmp_path):
     path = tmp_path / "run"
-    shutil.copytree(whole["bmr"], path)
+    shutil.copytree(whole["bmr-paper"], path)
     with RunLock(path):
         for how in ({"resume": True}, {"overwrite": True}):
             with pytest.raises(RunError, match=f"is being written by process {os.getpid()}"):
-                train(experiments["bmr"], [path], [0], **how)
-    train(experiments["bmr"], [path], [0], resume=True)
+                fit_small(path, **how)
+    fit_small(path, resume=True)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_alone(experiments, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_last_checkpoint_alone(whole, tmp_path, monkeypatch):
     path = tmp_path / "run"
     write, calls = os.fsync, iter(range(100))
 
@@ -191,15 +230,16 @@ def test_a_full_disk_leaves_the_last_checkpoint_alone(experiments, tmp_path, mon
         write(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_module.os, "fsync", full)
-        with pytest.raises(RunError, match=r"the disk is full.*--resume"):
-            train(experiments["bmr-paper"], [path], [0])
+        patch.setattr(files_module.os, "fsync", full)
+        with pytest.raises(RunError, match=r"the disk is full.*resume"):
+            fit_small(path, keep_best=True)
     assert not list(path.rglob("*.part"))
     assert RunFolder(path).checkpoints()
-    train(experiments["bmr-paper"], [path], [0], resume=True)
+    fit_small(path, resume=True, keep_best=True)
+    same_end(path, whole["bmr-paper"])
 
 
-def test_a_folder_removed_while_running_is_said(experiments, tmp_path, monkeypatch):
+def test_a_folder_removed_while_running_is_said(tmp_path, monkeypatch):
     append = RunFolder.append
 
     def append_and_lose(folder, name, values):
@@ -208,30 +248,31 @@ def test_a_folder_removed_while_running_is_said(experiments, tmp_path, monkeypat
 
     monkeypatch.setattr(RunFolder, "append", append_and_lose)
     with pytest.raises(RunError, match="was removed"):
-        train(experiments["bmr-paper"], [tmp_path / "run"], [0])
+        fit_small(tmp_path / "run")
 
 
-def test_a_file_in_the_way_is_said(experiments, tmp_path):
+def test_a_file_in_the_way_is_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="cannot be made"):
-        train(experiments["bmr"], [tmp_path / "file" / "run"], [0])
+        fit_small(tmp_path / "file" / "run")
 
 
-def diverge_once(monkeypatch, times):
+def diverge(monkeypatch, times):
+    """In the third epoch, so many times."""
     judge, left = loop_module._stop_if_diverged, iter(range(times))
 
     def maybe(neg_elbo, steps_before):
-        if steps_before == 2 * SMALL["steps"] and next(left, None) is not None:
+        if steps_before == 2 * BUDGET["steps_per_epoch"] and next(left, None) is not None:
             neg_elbo = np.full_like(neg_elbo, np.nan)
         judge(neg_elbo, steps_before)
 
     monkeypatch.setattr(loop_module, "_stop_if_diverged", maybe)
 
 
-def test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked(experiments, whole, tmp_path, monkeypatch, capsys):
-    diverge_once(monkeypatch, 2)
+def test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked(whole, tmp_path, monkeypatch, capsys):
+    diverge(monkeypatch, 2)
     path = tmp_path / "run"
-    train(experiments["bmr-paper"], [path], [0], halvings=2)
+    fit_small(path, halvings=2)
     said = capsys.readouterr().err
     assert "0.5 of the rate" in said
     assert "0.25 of the rate" in said
@@ -240,9 +281,18 @@ def test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked(experiments, 
     assert next(iter(RunFolder(path).checkpoints())).rate_factor == 0.25
     end = json.loads((whole["bmr-paper"] / "metrics.jsonl").read_text().splitlines()[-1])
     assert lines[-1]["neg_elbo"] != end["neg_elbo"]
+    assert ox.load(path, small()).method.learning_rate == ox.PaperBMR().learning_rate  # the method is as asked
 
 
-def test_it_stops_when_the_halvings_are_used_up(experiments, tmp_path, monkeypatch):
-    diverge_once(monkeypatch, 2)
+def test_it_stops_when_the_halvings_are_used_up(tmp_path, monkeypatch):
+    diverge(monkeypatch, 2)
     with pytest.raises(DivergedError, match=r"step 13.*checkpoint.safetensors"):
-        train(experiments["bmr-paper"], [tmp_path / "run"], [0], halvings=1)
+        fit_small(tmp_path / "run", halvings=1)
+
+
+def test_a_run_that_diverges_names_step_and_checkpoint(tmp_path):
+    with pytest.raises(DivergedError, match=r"at step \d+.*learning rate.*checkpoint.safetensors"):
+        fit_small(tmp_path / "wild", ox.PaperBMR(learning_rate=1e30))
+    arrays, metadata = load_arrays(tmp_path / "wild" / "checkpoint.safetensors")
+    assert metadata["epoch"] == "0"
+    assert np.isfinite(arrays["posterior.mean"]).all()

@@ -19,7 +19,19 @@ from occamax.inference.schedules import Cosine
 from occamax.inference.training import objective
 
 from ..tolerances import SINGLE, STANDARD_ERRORS
-from ..toys import Fixed, KnownNoise, Regression, Tiny, conjugate_problem, exact_posterior, tiny_data
+from ..toys import (
+    Fixed,
+    KnownNoise,
+    Regression,
+    conjugate_problem,
+    everything,
+    exact_posterior,
+    like,
+    log_likelihood,
+    normal,
+    tiny_data,
+    tiny_model,
+)
 
 
 def tiny_arrays():
@@ -71,10 +83,15 @@ ORACLES = [
 @pytest.mark.parametrize(("prior", "oracle", "names"), ORACLES, ids=["flat", "tiered"])
 def test_the_joint_density_is_numpyros(prior, oracle, names, key):
     """A point mass costs −ln p(latents); with the likelihood at that point it is NumPyro's joint density."""
-    model, (x, y) = Model(Tiny(), prior), tiny_arrays()
-    latents = jax.random.normal(key, (model.latent_count,))
-    loss, info = objective(Point(latents), model, jnp.ones(model.layout.size, bool), (x, y), key, len(x))
-    expected, _ = log_density(oracle, (x, y), {}, sites(model, latents, names))
+    model, (x, y) = tiny_model(prior), tiny_arrays()
+    latents = normal(model.latent_count)
+
+    @jax.jit
+    def both(latents):
+        ours = objective(Point(latents), model, everything(model), (x, y), key, len(x))
+        return ours, log_density(oracle, (x, y), {}, sites(model, latents, names))[0]
+
+    (loss, (info, _)), expected = both(latents)
     assert np.isclose(info.neg_elbo, -expected, rtol=SINGLE)
     assert np.isclose(loss, -expected / len(x), rtol=SINGLE)
 
@@ -82,15 +99,15 @@ def test_the_joint_density_is_numpyros(prior, oracle, names, key):
 @pytest.mark.parametrize(("prior", "oracle", "names"), ORACLES, ids=["flat", "tiered"])
 def test_the_elbo_is_numpyros(prior, oracle, names, key):
     """Over many common draws, NumPyro's ln q − ln p(D, z) averages to our likelihood at the draw plus closed forms."""
-    model, (x, y) = Model(Tiny(), prior), tiny_arrays()
-    mean = 0.5 * jax.random.normal(key, (model.latent_count,))
-    posterior = IndependentNormals(mean, 0.3 * jax.random.normal(jax.random.key(1), mean.shape) - 1.5)
-    mask = jnp.ones(model.layout.size, bool)
+    model, (x, y) = tiny_model(prior), tiny_arrays()
+    mean = 0.5 * normal(model.latent_count)
+    posterior = IndependentNormals(mean, 0.3 * normal(model.latent_count, seed=1) - 1.5)
+    mask = everything(model)
     gammas = model.latent_prior
 
     def both(k):
         latents = posterior.draw(k)
-        nll = -jnp.sum(model.log_likelihood(latents, mask, x, y))
+        nll = -jnp.sum(log_likelihood(model, latents, mask, x, y))
         normal = dist.Normal(posterior.mean, posterior.std).log_prob(latents)
         log_q = jnp.sum(normal) - jnp.sum(latents[model.layout.size :])  # of the scales themselves
         log_p, _ = log_density(oracle, (x, y), {}, sites(model, latents, names))
@@ -102,29 +119,28 @@ def test_the_elbo_is_numpyros(prior, oracle, names, key):
     assert abs(float(ours.mean())) > 10 * difference.std() / np.sqrt(len(difference))  # so the test can see a mistake
 
 
-def test_likelihoods_are_numpyros(key):
-    outputs = jax.random.normal(key, (6, 3))
-    labels, bits = jnp.array([0, 2, 1, 1, 0, 2]), jax.random.bernoulli(key, 0.5, (6, 3)).astype(jnp.int32)
-    none = jnp.zeros(0)
-    assert np.allclose(
-        Categorical().log_prob(outputs, labels, none), dist.Categorical(logits=outputs).log_prob(labels), atol=SINGLE
-    )
-    assert np.allclose(
-        Bernoulli().log_prob(outputs, bits, none),
-        dist.Bernoulli(logits=outputs).to_event(1).log_prob(bits),
-        atol=SINGLE,
-    )
-    targets = jax.random.normal(jax.random.key(1), (6, 3))
-    assert np.allclose(
-        Gaussian().log_prob(outputs, targets, jnp.array([0.7])),
-        dist.Normal(outputs, jnp.exp(-0.35)).to_event(1).log_prob(targets),
-        atol=SINGLE,
-    )
+def test_likelihoods_are_numpyros():
+    outputs, numbers = normal(6, 3), normal(6, 3, seed=2)
+    labels, bits = jnp.array([0, 2, 1, 1, 0, 2]), (normal(6, 3, seed=1) > 0).astype(jnp.int32)
+    none, log_precision = jnp.zeros(0), jnp.array([0.7])
+
+    @jax.jit
+    def pairs():
+        noise = dist.Normal(outputs, jnp.exp(-0.5 * log_precision)).to_event(1)
+        return (
+            (Categorical().log_prob(outputs, labels, none), dist.Categorical(logits=outputs).log_prob(labels)),
+            (Bernoulli().log_prob(outputs, bits, none), dist.Bernoulli(logits=outputs).to_event(1).log_prob(bits)),
+            (Gaussian().log_prob(outputs, numbers, log_precision), noise.log_prob(numbers)),
+        )
+
+    for ours, theirs in pairs():
+        assert ours.shape == (6,)
+        assert np.allclose(ours, theirs, atol=SINGLE)
 
 
 def conjugate_model():
     x, y, noise, prior_std = conjugate_problem()
-    model = Model(Regression(x.shape[1]), Fixed(prior_std), KnownNoise(noise))
+    model = Model(Regression(x.shape[1]), like(x.shape[1]), Fixed(prior_std), KnownNoise(noise))
     mean, covariance = exact_posterior(x, y, noise, np.full(x.shape[1], prior_std**2))
     # the mean-field optimum: the exact means, and the reciprocals of the precision's diagonal; in units of ŵ
     optimum = mean / prior_std, 1 / np.sqrt(np.diag(np.linalg.inv(covariance))) / prior_std
@@ -133,14 +149,14 @@ def conjugate_model():
 
 def test_the_gradient_vanishes_at_the_exact_optimum(key):
     model, data, (mean, std) = conjugate_model()
-    mask = jnp.ones(model.layout.size, bool)
+    mask = everything(model)
     log_std = jnp.asarray(np.log(std), jnp.float32)
 
+    slope = jax.grad(objective, has_aux=True)
+    each_slope = jax.jit(jax.vmap(lambda p, k: slope(p, model, mask, data, k, len(data[0]))[0], in_axes=(None, 0)))
+
     def gradients(mean):
-        posterior = IndependentNormals(jnp.asarray(mean, jnp.float32), log_std)
-        slope = jax.grad(objective, has_aux=True)
-        keys = jax.random.split(key, 4000)
-        found = jax.vmap(lambda k: slope(posterior, model, mask, data, k, len(data[0]))[0])(keys)
+        found = each_slope(IndependentNormals(jnp.asarray(mean, jnp.float32), log_std), jax.random.split(key, 4000))
         each = np.concatenate([np.asarray(found.mean), np.asarray(found.log_std)], axis=1)
         return each.mean(0), each.std(0) / np.sqrt(len(each))
 
@@ -155,7 +171,7 @@ def test_the_gradient_vanishes_at_the_exact_optimum(key):
 )
 def test_training_reaches_the_exact_optimum(key, optimizer, rate):
     model, data, (mean, std) = conjugate_model()
-    mask = jnp.ones(model.layout.size, bool)
+    mask = everything(model)
     optimizer = optimizer(rate, 4000)
     posterior = IndependentNormals.around(jnp.zeros(5), 0.5)
 
@@ -171,14 +187,14 @@ def test_training_reaches_the_exact_optimum(key, optimizer, rate):
     assert np.allclose(found.std, std, rtol=0.05)
 
 
-def test_a_removed_weight_costs_nothing(key):
+def test_a_removed_weight_costs_nothing():
     """Trap 3: the divergence of what is gone must not stay in the evidence."""
-    model = Model(Tiny(), FlatPrior())
-    posterior = IndependentNormals.around(jax.random.normal(key, (model.latent_count,)), 0.1)
+    model = tiny_model()
+    posterior = IndependentNormals.around(normal(model.latent_count), 0.1)
     mask = jnp.arange(model.layout.size) % 2 == 0
-    all_kept = posterior.divergence(model.latent_prior, jnp.ones(model.layout.size, bool))
-    half = posterior.divergence(model.latent_prior, mask)
-    mean, std = posterior.mean[: model.layout.size], posterior.std[: model.layout.size]
-    gone = jnp.where(mask, 0.0, 0.5 * (mean**2 + std**2 - 1) - jnp.log(std)).sum()
+    divergence = jax.jit(lambda mask: posterior.divergence(model.latent_prior, mask))
+    all_kept, half = divergence(everything(model)), divergence(mask)
+    mean, std = (np.asarray(part, np.float64)[: model.layout.size] for part in (posterior.mean, posterior.std))
+    gone = np.where(mask, 0.0, 0.5 * (mean**2 + std**2 - 1) - np.log(std)).sum()
     assert np.isclose(all_kept - half, gone, rtol=SINGLE)
     assert gone > 1.0

@@ -1,44 +1,82 @@
 """Prior deviations, by hand and by what they are for."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from occamax import networks
-from occamax.inference.priors import FanInPrior, FlatPrior
+from occamax.inference.model import Model
+from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior
 from occamax.structure.layout import Layout
+
+from ..tolerances import SINGLE
+from ..toys import filled, layout_of, like, normal
 
 
 def stds_by_layer(prior, layout, log_precision=0.0):
     stds = prior.weight_stds(layout, jnp.full(len(layout.blocks), log_precision))
-    return [np.unique(np.asarray(part)).tolist() for part in layout.split(stds)]
+    return [np.unique(np.asarray(part)).tolist() for part in np.split(stds, np.cumsum(layout.sizes)[:-1])]
 
 
 def test_deviations_by_hand():
-    layout = Layout.of(networks.MLP((1, 4, 4), 3, (25,), key=jax.random.key(0)))
+    layout = layout_of(16, 25, 3)
     assert np.allclose(stds_by_layer(FlatPrior(), layout), [[0.1], [1.0]])
     assert np.allclose(stds_by_layer(FanInPrior(gain=4.0), layout), [[2 / 4], [2 / 5]])
     # a precision of e² makes the deviation e times smaller
     assert np.allclose(stds_by_layer(FanInPrior(), layout, 2.0), [[np.exp(-1) / 4], [np.exp(-1) / 5]])
 
 
+@given(seed=st.integers(0, 1000), global_scale=st.floats(1e-3, 2.0))
+def test_the_horseshoes_deviations_are_the_papers_formula(seed, global_scale):
+    """Equation 8 as it stands, in double precision: γ² = c² v² τ² / (c² + v² τ²)."""
+    layout, prior = layout_of(4, 3, 2), HorseshoePrior(global_scale=global_scale)
+    shapes, rates = prior.scale_gammas(layout)
+    log_scales = np.random.default_rng(seed).normal(size=shapes.size)
+    slab, a, b, row_a, row_b = np.split(np.exp(log_scales), np.cumsum([1, 2, 2, 3]))
+    v, tau, c = global_scale * np.sqrt(a[0] / b[0]), np.sqrt(row_a / row_b), 1 / np.sqrt(slab[0])
+    gamma = np.sqrt(c**2 * v**2 * tau**2 / (c**2 + v**2 * tau**2))
+    expected = np.concatenate([np.repeat(gamma, 4), gamma, np.full(8, np.sqrt(a[1] / b[1]))])
+    found = prior.weight_stds(layout, jnp.asarray(log_scales, jnp.float32))
+    assert np.allclose(found, expected, rtol=10 * SINGLE)
+    assert shapes.tolist() == [2.0] + [0.5] * 10
+    assert rates.tolist() == [6.0] + [1.0] * 10
+
+
 def test_fan_in_keeps_activations_at_their_size():
     """Unit inputs through layers of very different widths: the deviation of the outputs stays near one."""
-    layout = Layout.of(networks.MLP((1, 20, 20), 50, (30, 1000), activation=lambda x: x, key=jax.random.key(0)))
-    network = networks.MLP((1, 20, 20), 50, (30, 1000), activation=lambda x: x, key=jax.random.key(0))
-    prior, log_scales = FanInPrior(), jnp.zeros(len(layout.blocks))
-    keys = jax.random.split(jax.random.key(1), 64)
-
-    def outputs(key):
-        one, two = jax.random.split(key)
-        weights = prior.weights(layout, jax.random.normal(one, (layout.size,)), log_scales)
-        return layout.bind(network, weights)(jax.random.normal(two, (1, 20, 20)))
-
-    found = float(jnp.std(jax.vmap(outputs)(keys)))
-    assert 0.8 < found < 1.3
+    network = filled(networks.MLP, (1, 20, 20), 50, (30, 1000), activation=lambda x: x)
+    model = Model(network, like(1, 20, 20), FanInPrior())
+    latents, images = normal(64, model.latent_count), normal(64, 1, 20, 20, seed=1)
+    latents = latents.at[:, model.layout.size :].set(0.0)
+    everything = jnp.asarray(np.ones(model.layout.size, bool))
+    found = jax.jit(jax.vmap(lambda one, image: model.bind(one, everything)(image)))(latents, images)
+    assert 0.8 < float(jnp.std(found)) < 1.3
 
 
-def test_gains_lie_around_one():
-    layout = Layout.of(networks.ViT((1, 8, 8), 3, depth=1, heads=1, width=4, hidden=4, key=jax.random.key(0)))
-    weights = FanInPrior().weights(layout, jnp.zeros(layout.size), jnp.zeros(len(layout.blocks)))
+@pytest.mark.parametrize("prior", [FanInPrior(), FlatPrior(gain_center=1.0), HorseshoePrior(gain_center=1.0)])
+def test_gains_lie_around_one(prior):
+    class Normed(eqx.Module):
+        norm: eqx.nn.LayerNorm
+        layer: eqx.nn.Linear
+
+        def __call__(self, x):
+            return self.layer(self.norm(x))
+
+    layout = Model(Normed(eqx.nn.LayerNorm(4), filled(eqx.nn.Linear, 4, 2)), like(4), prior).layout
+    scales = jnp.zeros(prior.scale_gammas(layout)[0].size)
+    weights = prior.weights(layout, jnp.zeros(layout.size), scales)
     assert np.array_equal(np.asarray(weights) == 1.0, layout.gains())
+    assert layout.gains().sum() == 4
+
+
+def test_a_single_layer_has_one_scale_under_the_horseshoe():
+    """It is the output layer: neither rows nor a slab."""
+    layout = Layout(layout_of(4, 3, 2).blocks[-1:])
+    shapes, _ = HorseshoePrior().scale_gammas(layout)
+    assert shapes.tolist() == [0.5, 0.5]
+    found = HorseshoePrior().weight_stds(layout, jnp.log(jnp.array([4.0, 1.0])))
+    assert np.allclose(found, 2.0)

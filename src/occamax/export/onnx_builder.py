@@ -123,7 +123,7 @@ class Builder:
     def reshape(self, x: Value, shape: Shape) -> Value:
         if isinstance(x, np.ndarray):
             return x.reshape(shape)
-        while x in self.made and self.made[x][0] == "Reshape":
+        while self.is_made_by(x, "Reshape"):
             x = str(self.made[x][1][0])
         if self.shapes[x] == tuple(shape):
             return x
@@ -143,22 +143,17 @@ class Builder:
         moving = [axis for axis in axes if shape[axis] != 1]
         if moving == sorted(moving):
             return self.reshape(x, after)
-        bare = self._without_ones(x)
-        if bare is not None:
+        if self.is_made_by(x, "Reshape") and len(moving) < len(shape):  # it can leave the axes of size one out as well
             ranks = {axis: rank for rank, axis in enumerate(sorted(moving))}
+            bare = str(self.reshape(x, tuple(shape[axis] for axis in sorted(moving))))
             return self.reshape(self._turned(bare, [ranks[axis] for axis in moving]), after)
         return self._turned(x, list(axes))
 
-    def _without_ones(self, x: str) -> str | None:
-        """The same value without its axes of size one, where it is there already and was itself transposed."""
-        wanted = tuple(size for size in self.shapes[x] if size != 1)
-        while x in self.made and self.made[x][0] == "Reshape":
-            x = str(self.made[x][1][0])
-        is_turned = x in self.made and self.made[x][0] == "Transpose"
-        return x if is_turned and self.shapes[x] == wanted else None
+    def is_made_by(self, x: Value, operation: str) -> bool:
+        return isinstance(x, str) and x in self.made and self.made[x][0] == operation
 
     def _turned(self, x: str, axes: list[int]) -> Value:
-        if x in self.made and self.made[x][0] == "Transpose":
+        if self.is_made_by(x, "Transpose"):
             _, (source,), attributes = self.made[x]
             return self.transpose(source, [attributes["perm"][axis] for axis in axes])
         return self.add("Transpose", (x,), tuple(self.shapes[x][axis] for axis in axes), self.dtypes[x], perm=axes)

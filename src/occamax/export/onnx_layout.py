@@ -90,21 +90,38 @@ def _pad(builder: Builder, node: Node, inputs: list[Value], results: Results) ->
     return [pad(builder, inputs[0], inputs[1], list(node.attributes["padding"]))]
 
 
-def _clipped(builder: Builder, indices: Value, highest: int) -> Value:
+def _clipped(builder: Builder, indices: Value, highest: int, lowest: int = 0) -> Value:
     wide = cast(builder, indices, "int64") if isinstance(indices, str) else indices.astype(np.int64)
     if isinstance(wide, np.ndarray):
-        return np.clip(wide, 0, highest)
-    low, high = np.array(0, np.int64), np.array(highest, np.int64)
+        return np.clip(wide, lowest, highest)
+    low, high = np.array(lowest, np.int64), np.array(highest, np.int64)
     return builder.like("Min", builder.like("Max", wide, low), high)
+
+
+def _from_the_end(builder: Builder, indices: Value, size: int) -> Value | None:
+    """The indices before jax counted the negative ones from the end, as Gather does itself."""
+    if not builder.is_made_by(indices, "Where"):
+        return None
+    is_low, moved, plain = builder.made[str(indices)][1]
+    if not builder.is_made_by(is_low, "Less") or not builder.is_made_by(moved, "Add"):
+        return None
+    (value, zero), (same, added) = builder.made[str(is_low)][1], builder.made[str(moved)][1]
+    numbers = isinstance(zero, np.ndarray) and isinstance(added, np.ndarray) and zero.size == added.size == 1
+    is_so = isinstance(value, str) and value == same == plain and numbers
+    return plain if is_so and not np.any(zero) and np.all(added == size) else None
 
 
 def _take(builder: Builder, node: Node, inputs: list[Value], results: Results) -> list[Value]:
     """An index out of range is clipped, or, where jax would fill in NaN, an error of the runtime."""
     table, indices = inputs
     axis, mode = node.attributes["axis"], node.attributes["mode"]
+    size = builder.shape_of(table)[axis]
+    plain = _from_the_end(builder, indices, size)
     if mode == "clip":
-        indices = _clipped(builder, indices, builder.shape_of(table)[axis] - 1)
-    elif builder.dtype_of(indices) not in ("int32", "int64"):
+        indices = _clipped(builder, indices if plain is None else plain, size - 1, 0 if plain is None else -size)
+    elif plain is not None:
+        indices = plain
+    if builder.dtype_of(indices) not in ("int32", "int64"):
         indices = cast(builder, indices, "int64")
     if isinstance(indices, np.ndarray):
         indices = indices.astype(np.int64)

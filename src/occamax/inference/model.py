@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..structure.calling import Buffers, Calling, read_network
@@ -201,7 +201,7 @@ class Model(eqx.Module):
         self.likelihood.check_targets(targets, shape[1])
 
 
-def keys_of(key: PRNGKeyArray, count: int, part: BatchPart | None) -> PRNGKeyArray:
+def keys_of(key: PRNGKeyArray, count: int, part: BatchPart | None) -> Key[Array, "count"]:
     """One key an example: the same for an example whether its batch is whole or in parts."""
     if part is None:
         return jax.random.split(key, count)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from ..data.held_out import HeldOut
 from ..errors import ArgumentError
@@ -115,7 +115,7 @@ def objective(
 
 def draws(
     key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch_size: int, held_out: HeldOut
-) -> tuple[Int[Array, "steps batch"], PRNGKeyArray]:
+) -> tuple[Int[Array, "steps batch"], Key[Array, "steps"]]:
     """Which of the examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a
     function of the step's number alone. What is held out is not looked at."""
     step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))

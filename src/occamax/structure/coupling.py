@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .graph import Graph, Node
-from .links import Key, Link, Merge, Stop, Tie, free_axes, links_of
+from .links import OUTPUT, Key, Link, Merge, Stop, Tie, free_axes, links_of
 
 NOWHERE = "is split in ways that do not fit"
 
@@ -22,12 +22,16 @@ class Group:
     labels: dict[Key, np.ndarray]
     blocked: dict[int, str]
     mixed: str = ""
-    is_split: bool = False  # along a part of the axis that the weight makes, as heads are
+    part: int = 0  # where the axis that the weight makes is split: 1 for the outermost part, as heads are
 
     @property
     def free(self) -> np.ndarray:
         """The units that may go."""
         return np.array([unit for unit in range(self.count) if unit not in self.blocked], int)
+
+    @property
+    def is_output(self) -> bool:
+        return OUTPUT in self.blocked.values()
 
     @property
     def why(self) -> str:
@@ -45,18 +49,19 @@ def find_groups(graph: Graph) -> list[Group]:
     for seed, maker in _seeds(graph):
         if seed in seen:
             continue
-        waiting = [seed]
+        waiting, part = [seed], 0
         while waiting:
             start = waiting.pop(0)
-            if start in tried:
+            if start in tried or start in seen:
                 continue
             tried.add(start)
             spread = _Spread(graph, ties, start)
             waiting = spread.splits + waiting
-            group = spread.group(maker, start != seed)
             if spread.splits:
                 continue
+            group = spread.group(maker, part + (start != seed))
             if start == seed or len(group.free):
+                part = group.part
                 found.append(group)
                 seen.update(group.labels)
     return found
@@ -75,7 +80,8 @@ def _seeds(graph: Graph) -> Iterator[tuple[Key, int]]:
 
 def _made(graph: Graph, node: Node, depends: set[int]) -> list[tuple[int, int]]:
     if node.op == "dot":
-        return [(place, value) for value, _, place in free_axes(graph, node) if value not in depends]
+        frees = free_axes(graph, node)
+        return [(place, node.inputs[side]) for side, _, place in frees if node.inputs[side] not in depends]
     if node.op == "conv":
         return [(1, node.inputs[1])]
     if node.op == "take" and node.inputs[0] not in depends:
@@ -102,7 +108,7 @@ class _Spread:
         self.parent = np.arange(size)
         self.waiting: list[Key] = []
         self.put(self.seed, np.arange(size))
-        while self.waiting and not self.splits:
+        while self.waiting:
             key = self.waiting.pop(0)
             for tie in self.ties.get(key, []):
                 self.follow(key, tie)
@@ -164,12 +170,12 @@ class _Spread:
             first = tuple(slice(None) if axis == varying[0] else 0 for axis in range(labels.ndim))
             self.put(tie.sides[1 - side][varying[0]], labels[first])
         elif varying:
-            self.splits = [each for each in tie.sides[1 - side] if each not in self.labels]
+            self.splits += [each for each in tie.sides[1 - side] if each not in (*self.labels, *self.splits)]
             self.block(labels, NOWHERE)
         else:
             self.block(labels, "is all of its axis")
 
-    def group(self, maker: int, is_split: bool) -> Group:
+    def group(self, maker: int, part: int) -> Group:
         """With the units counted along the seed; one that is all of an axis cannot go."""
         labels = {key: self.parent_of(key) for key in self.labels}
         for each in labels.values():
@@ -181,4 +187,4 @@ class _Spread:
         numbers[names] = np.arange(len(names))
         blocked = {int(numbers[self.parent[unit]]): reason for unit, reason in self.blocked.items()}
         labels = {key: numbers[each] for key, each in labels.items()}
-        return Group(self.seed, maker, len(names), labels, blocked, self.mixed, is_split)
+        return Group(self.seed, maker, len(names), labels, blocked, self.mixed, part)

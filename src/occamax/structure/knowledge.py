@@ -37,13 +37,11 @@ def known(graph: Graph) -> dict[int, Fact]:
     for value in graph.inputs:
         shape = sized(graph.shapes[value], 1)
         facts[value] = Fact(np.ones(shape, bool), np.zeros(shape, graph.dtypes[value]))
-    shares: dict[int, set[int]] = {}
-    makers = graph.producers()
+    shares = share_axes(graph)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             results = _forward(graph, node, [facts[value] for value in node.inputs])
             facts.update(zip(node.outputs, results, strict=True))
-            _note_shares(graph, node, makers, shares)
             if node.op == "dot":
                 facts[node.output] = _averaged(graph, node, facts, shares)
     return facts
@@ -114,31 +112,38 @@ def _product(node: Node, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return apply(node, [left.astype(np.float32), right.astype(np.float32)], 1)[0] > 0.5
 
 
-def _note_shares(graph: Graph, node: Node, makers: dict[int, Node], shares: dict[int, set[int]]) -> None:
-    """Which axes of a value sum to one: softmax, also where it is written out."""
-    if node.op == "softmax":
-        shares[node.output] = {node.attributes["axis"] % len(graph.shapes[node.output])}
-    elif node.op == "transpose" and node.inputs[0] in shares:
-        old = shares[node.inputs[0]]
-        shares[node.output] = {place for place, axis in enumerate(node.attributes["axes"]) if axis in old}
-    elif node.op == "div":
-        above, below = node.inputs
-        reshaped = makers.get(below)
-        total = makers.get(reshaped.inputs[0]) if reshaped is not None and reshaped.op == "reshape" else None
-        if total is not None and total.op == "reduce_sum" and total.inputs[0] == above:
-            axes = total.attributes["axes"]
-            kept = tuple(1 if axis in axes else size for axis, size in enumerate(graph.shapes[above]))
-            if len(axes) == 1 and graph.shapes[below] == kept:
-                shares[node.output] = set(axes)
+def share_axes(graph: Graph) -> dict[int, int]:
+    """The values whose numbers sum to one along an axis, and that axis: softmax, also where it is written out."""
+    made = graph.producers()
+    shares: dict[int, int] = {}
+    for node in graph.nodes:
+        if node.op == "softmax":
+            shares[node.output] = node.attributes["axis"] % len(graph.shapes[node.output])
+        elif node.op == "transpose" and node.inputs[0] in shares:
+            shares[node.output] = node.attributes["axes"].index(shares[node.inputs[0]])
+        elif node.op == "div" and (axis := _normalised_axis(graph, made, *node.inputs)) is not None:
+            shares[node.output] = axis
+    return shares
 
 
-def _averaged(graph: Graph, node: Node, facts: dict[int, Fact], shares: dict[int, set[int]]) -> Fact:
+def _normalised_axis(graph: Graph, made: dict[int, Node], above: int, below: int) -> int | None:
+    """The axis of x / sum(x), if it is that."""
+    reshaped = made.get(below)
+    total = made.get(reshaped.inputs[0]) if reshaped is not None and reshaped.op == "reshape" else None
+    if total is None or total.op != "reduce_sum" or total.inputs[0] != above or len(total.attributes["axes"]) != 1:
+        return None
+    (axis,) = total.attributes["axes"]
+    kept = tuple(1 if i == axis else size for i, size in enumerate(graph.shapes[above]))
+    return axis if graph.shapes[below] == kept else None
+
+
+def _averaged(graph: Graph, node: Node, facts: dict[int, Fact], shares: dict[int, int]) -> Fact:
     """What is the same all along an average is known to come out of it, whatever the shares are."""
     fact = facts[node.output]
     for side in (0, 1):
         contract = node.attributes["contract"][side]
         other = facts[node.inputs[1 - side]]
-        if len(contract) != 1 or contract[0] not in shares.get(node.inputs[side], ()):
+        if len(contract) != 1 or contract[0] != shares.get(node.inputs[side]):
             continue
         (along,) = node.attributes["contract"][1 - side]
         first = other.value.take([0], along)
@@ -216,9 +221,7 @@ def _origins(node: Node, need: np.ndarray, facts: list[Fact], place: int) -> np.
 
 def _dot_back(graph: Graph, node: Node, need: np.ndarray, facts: list[Fact], place: int) -> np.ndarray:
     other = 1 - place
-    frees: list[list[tuple[int, int]]] = [[], []]
-    for (value, axis, at), side in zip(free_axes(graph, node), _sides(graph, node), strict=True):
-        frees[side].append((axis, at))
+    frees = [[(axis, at) for own, axis, at in free_axes(graph, node) if own == side] for side in (0, 1)]
     batch = node.attributes["batch"]
     leading = tuple(range(len(batch[0])))
     attributes: dict[str, Any] = {
@@ -230,12 +233,6 @@ def _dot_back(graph: Graph, node: Node, need: np.ndarray, facts: list[Fact], pla
     order = sorted(range(len(node.attributes["contract"][other])), key=lambda i: node.attributes["contract"][other][i])
     axes = [*batch[place], *(axis for axis, _ in frees[place]), *(node.attributes["contract"][place][i] for i in order)]
     return result.transpose(np.argsort(axes))
-
-
-def _sides(graph: Graph, node: Node) -> list[int]:
-    counts = [len(graph.shapes[v]) - len(node.attributes["contract"][s]) - len(node.attributes["batch"][s])
-              for s, v in enumerate(node.inputs)]  # fmt: skip
-    return [0] * counts[0] + [1] * counts[1]
 
 
 def _conv_back(node: Node, need: np.ndarray, kernel: Fact) -> np.ndarray:

@@ -12,6 +12,7 @@ from .graph import Graph, Node, Shape
 from .vocabulary import CUMULATIVE, ELEMENTWISE, REDUCTIONS, WINDOWS
 
 Key = tuple[int, int]
+OUTPUT = "it is the network's output"
 _BATCH = 1_000_003  # stands for the batch size where sizes are multiplied; a prime that no size has
 
 
@@ -66,7 +67,7 @@ def links_of(graph: Graph) -> dict[Key, list[Tie]]:
 
 def _ends(graph: Graph) -> list[tuple[int, str]]:
     inputs = [(value, "it is the network's input") for value in graph.inputs]
-    return inputs + [(value, "it is the network's output") for value in graph.outputs]
+    return inputs + [(value, OUTPUT) for value in graph.outputs]
 
 
 def _ties(graph: Graph, node: Node) -> list[Tie]:
@@ -152,19 +153,19 @@ def _dot(graph: Graph, node: Node) -> list[Tie]:
         found += _same(graph, (left, first), (right, second))
     for place, (first, second) in enumerate(zip(*batch, strict=True)):
         found += _same(graph, (left, first), (node.output, place)) + _same(graph, (right, second), (node.output, place))
-    for value, axis, place in free_axes(graph, node):
-        found += _same(graph, (value, axis), (node.output, place))
+    for side, axis, place in free_axes(graph, node):
+        found += _same(graph, (node.inputs[side], axis), (node.output, place))
     return found
 
 
 def free_axes(graph: Graph, node: Node) -> list[tuple[int, int, int]]:
-    """The axes of a product's inputs that it does not sum over: (input, axis, axis of the output)."""
+    """The axes of a product's inputs that it does not sum over: (0 for left or 1 for right, axis, axis of the output)."""
     found, place = [], len(node.attributes["batch"][0])
     for side, value in enumerate(node.inputs):
         taken = (*node.attributes["contract"][side], *node.attributes["batch"][side])
         for axis in range(len(graph.shapes[value])):
             if axis not in taken:
-                found.append((value, axis, place))
+                found.append((side, axis, place))
                 place += 1
     return found
 
@@ -229,6 +230,8 @@ def _slice(graph: Graph, node: Node) -> list[Tie]:
         bounds = attributes["starts"][axis], attributes["stops"][axis], attributes["steps"][axis]
         if size < 0 or bounds == (0, size, 1):
             found += _same(graph, (node.inputs[0], axis), (node.output, axis))
+        elif bounds[2] != 1:
+            found += [Stop((each, axis), "goes through a slice with steps") for each in (node.inputs[0], node.output)]
         else:
             found += _picked(graph, node, axis, np.arange(*bounds))
     return found

@@ -10,6 +10,7 @@ from .coupling import Group, find_groups
 from .graph import Graph
 from .layout import Layout, float_leaves, named_leaves
 from .links import Key
+from .naming import place_name
 from .reading import read_graph
 from .units import Part, Scattered, Units
 
@@ -24,14 +25,14 @@ def find_units(
     starts = {value: places[leaves[number]][0] for value, number in graph.parameters.items() if leaves[number] in places}
     names = parameter_names(network)
     found: list[Units] = []
-    taken: set[Key] = set()
+    taken: dict[Key, np.ndarray] = {}
     for group in find_groups(graph):
-        own = [key for key in group.labels if key[0] in graph.parameters]
-        if group.mixed or len(group.free) < 2 or not taken.isdisjoint(own):
+        own = {key: labels >= 0 for key, labels in group.labels.items() if key[0] in graph.parameters}
+        if group.mixed or len(group.free) < 2 or any((taken.get(key, False) & here).any() for key, here in own.items()):
             continue
         parts = [part for value, start in starts.items() for part in _parts(graph, group, value, start)]
         if parts:
-            taken.update(own)
+            taken |= {key: here | taken.get(key, False) for key, here in own.items()}
             found.append(Units(place_name(graph, group, names), len(group.free), tuple(parts)))
     return tuple(found)
 
@@ -40,29 +41,6 @@ def parameter_names(network: Any) -> tuple[str, ...]:
     """What the parameters of a network's graph are called."""
     _, names = named_leaves(network)
     return tuple(names[leaf] for leaf in float_leaves(network))
-
-
-def place_name(graph: Graph, group: Group, names: tuple[str, ...] = ()) -> str:
-    """A place by the array that makes its units: `layers.0`, or `blocks.1.attention.project_in heads` where they are
-    parts of its axis."""
-    sources = {group.maker} & set(graph.parameters) or _sources(graph, group.maker)
-    if not sources:
-        return f"value {group.seed[0]}"
-    value = min(sources)
-    number = graph.parameters[value]
-    name = names[number].removesuffix(".weight").removesuffix(".kernel") if names else f"array {number}"
-    return f"{name} heads" if group.is_split else name
-
-
-def _sources(graph: Graph, value: int) -> set[int]:
-    """The parameters that a value is computed from."""
-    made = graph.producers()
-    waiting, found = [value], set()
-    while waiting:
-        each = waiting.pop()
-        found |= {each} & set(graph.parameters)
-        waiting += made[each].inputs if each in made else ()
-    return found
 
 
 def _parts(graph: Graph, group: Group, value: int, start: int) -> list[Part | Scattered]:

@@ -1,0 +1,215 @@
+"""What attention needs before its units can go one by one: parts of a joint projection on their own, keys without what
+the softmax does not see, and heads whose dead depths stand in the same places."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from .coupling import Group
+from .graph import Graph, Node
+from .knowledge import Fact, share_axes
+from .links import Key
+from .removal import fresh
+
+
+def cut_before_split(graph: Graph) -> Graph:
+    """Slices of the outermost axis that a reshape makes, as of (3, heads, depth), taken before the reshape: then what
+    is cut apart is not one array any more."""
+    made = graph.producers()
+    shapes, dtypes = dict(graph.shapes), dict(graph.dtypes)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        before = made.get(node.inputs[0]) if node.op == "slice" else None
+        axes = _split_axis(graph, node, before) if before is not None and before.op == "reshape" else None
+        if before is None or axes is None:
+            nodes.append(node)
+            continue
+        axis, place = axes  # of what is reshaped, and of what is cut
+        value = before.inputs[0]
+        shape = graph.shapes[value]
+        block = shape[axis] // graph.shapes[before.output][place]
+        bounds = [node.attributes[name][place] * block for name in ("starts", "stops")]
+        part = fresh(shapes)
+        shapes[part] = tuple(bounds[1] - bounds[0] if i == axis else size for i, size in enumerate(shape))
+        dtypes[part] = dtypes[value]
+        attributes = {
+            "starts": tuple(bounds[0] if i == axis else 0 for i in range(len(shape))),
+            "stops": tuple(bounds[1] if i == axis else size for i, size in enumerate(shape)),
+            "steps": (1,) * len(shape),
+        }
+        nodes.append(Node("slice", (value,), (part,), attributes))
+        nodes.append(Node("reshape", (part,), node.outputs, {"shape": graph.shapes[node.output]}))
+    return replace(graph, nodes=tuple(nodes), shapes=shapes, dtypes=dtypes)
+
+
+def _split_axis(graph: Graph, node: Node, before: Node) -> tuple[int, int] | None:
+    """Where a slice cuts one axis, and that is the outermost of those that a reshape splits one axis into."""
+    old, middle, new = (graph.shapes[value] for value in (before.inputs[0], node.inputs[0], node.output))
+    cut = [axis for axis, (size, now) in enumerate(zip(middle, new, strict=True)) if size != now]
+    if len(cut) != 1 or node.attributes["steps"][cut[0]] != 1 or middle[cut[0]] < 0:
+        return None
+    axis = cut[0]
+    if old[:axis] != middle[:axis] or len(old) <= axis:
+        return None
+    rest = len(old) - axis - 1  # axes after the one that is split, which must be the same
+    inner = middle[axis : len(middle) - rest]
+    if old[axis + 1 :] != middle[len(middle) - rest :] or int(np.prod(inner)) != old[axis] or len(inner) < 2:
+        return None
+    return axis, axis
+
+
+def drop_key_biases(graph: Graph) -> Graph:
+    """A softmax does not see what is added to all keys: it changes all of a row. Such biases become zero."""
+    made, readers = graph.producers(), graph.consumers()
+    depends = graph.dependent()
+    shares = share_axes(graph)
+    dropped: dict[int, int] = {}
+    for node in graph.nodes:
+        if node.op != "dot" or not depends.issuperset(node.inputs):
+            continue
+        hit = _softmax_axis(graph, node.output, readers, shares)
+        if hit is None:
+            continue
+        for side, axis, place in _own_axes(graph, node):
+            if place == hit:
+                found = _bias_along(graph, (node.inputs[side], axis), made, readers, depends)
+                dropped |= {} if found is None else {found[0].output: found[1]}
+    nodes = tuple(node for node in graph.nodes if not set(node.outputs) & set(dropped))
+    renamed = [replace(node, inputs=tuple(dropped.get(value, value) for value in node.inputs)) for node in nodes]
+    return replace(graph, nodes=tuple(renamed))
+
+
+def _own_axes(graph: Graph, node: Node) -> list[tuple[int, int, int]]:
+    from .links import free_axes
+
+    return free_axes(graph, node)
+
+
+def _softmax_axis(graph: Graph, value: int, readers: dict[int, list[Node]], shares: dict[int, int]) -> int | None:
+    """The axis of a value along which a softmax is taken of it and nothing else is done, scaling and moving apart."""
+    axis_of = {axis: axis for axis in range(len(graph.shapes[value]))}  # axis now → axis of the value
+    while True:
+        if value in shares:
+            return axis_of.get(shares[value])
+        users = readers[value]
+        if value in graph.outputs or len(users) != 1 or not users[0].outputs:
+            return None
+        node = users[0]
+        if node.op == "transpose":
+            axis_of = {place: axis_of[axis] for place, axis in enumerate(node.attributes["axes"]) if axis in axis_of}
+        elif node.op in ("mul", "div") and node.inputs[0] == value:
+            other = graph.constants.get(node.inputs[1])
+            if other is None or other.size != 1 or graph.shapes[node.output] != graph.shapes[value]:
+                return None
+        else:
+            return None
+        value = node.output
+
+
+def _bias_along(graph, key: Key, made, readers, depends) -> tuple[Node, int] | None:
+    """The sum with a known array, the same all along an axis, that a value is moved from; and what it is added to."""
+    value, axis = key
+    while (node := made.get(value)) is not None and len(readers[value]) == 1 and value not in graph.outputs:
+        shape = graph.shapes[value]
+        if node.op == "add":
+            known = [place for place, each in enumerate(node.inputs) if each not in depends]
+            if len(known) != 1 or graph.shapes[node.inputs[1 - known[0]]] != shape:
+                return None
+            bias = graph.shapes[node.inputs[known[0]]]
+            along = axis - (len(shape) - len(bias))
+            return (node, node.inputs[1 - known[0]]) if along < 0 or bias[along] == 1 else None
+        if node.op == "transpose":
+            axis = node.attributes["axes"][axis]
+        elif node.op == "reshape":
+            moved = _same_axis(graph.shapes[node.inputs[0]], shape, axis)
+            if moved is None:
+                return None
+            axis = moved
+        else:
+            return None
+        value = node.inputs[0]
+    return None
+
+
+def _same_axis(old: tuple[int, ...], new: tuple[int, ...], axis: int) -> int | None:
+    """The axis before a reshape that runs as `axis` does after it."""
+    before = [abs(size) for size in new[:axis] if size != 1]
+    for place, size in enumerate(old):
+        same = [abs(each) for each in old[:place] if each != 1]
+        if size == new[axis] and np.prod(same, initial=1) == np.prod(before, initial=1):
+            return place
+    return None
+
+
+def align_heads(
+    graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray]
+) -> tuple[Graph, bool]:
+    """Depths in another order in each head, the living first, where more can go together then; and whether there were
+    any such."""
+    heads: Group | None = None
+    for group in groups:
+        heads = group if group.part == 1 else heads if group.part > 1 else None
+        if group.part < 2 or heads is None or group.blocked or heads.blocked or group.maker != heads.maker:
+            continue
+        alive = _alive(graph, heads, group, facts, uses)
+        if alive is None or alive.sum(1).max() >= alive.any(0).sum():
+            continue
+        orders = np.argsort(~alive, axis=1, kind="stable")
+        constants = {value: _ordered(array, value, heads, group, orders) for value, array in graph.constants.items()}
+        return replace(graph, constants=constants), True
+    return graph, False
+
+
+def _alive(graph: Graph, heads: Group, depths: Group, facts, uses) -> np.ndarray | None:
+    """Heads × depths, True where one is needed. None where the order of depths is not each head's own affair."""
+    depends = graph.dependent()
+    alive = np.zeros((heads.count, depths.count), bool)
+    for key, labels in depths.labels.items():
+        value, axis = key
+        others = [each for each in heads.labels if each[0] == value]
+        if len(others) != 1 or sum(each[0] == value for each in depths.labels) != 1:
+            return None
+        joint = others[0] == key
+        own = heads.labels[others[0]]
+        if not _is_regular(labels, own if joint else None, heads.count, depths.count) or (not joint and (own < 0).any()):
+            return None
+        if value not in depends:
+            continue
+        need = uses[value] & facts[value].unknown
+        axes = tuple(i for i in range(need.ndim) if i not in (axis, others[0][1]))
+        if joint:
+            here = need.any(axes) & (labels >= 0)
+            alive[own[here], labels[here]] = True
+        else:
+            table = need.any(axes)
+            table = table if others[0][1] < axis else table.T
+            np.logical_or.at(alive, (own[:, None], labels[None, :]), table)
+    return alive
+
+
+def _is_regular(labels: np.ndarray, heads: np.ndarray | None, head_count: int, depth_count: int) -> bool:
+    """Whether every head has every depth, in order, as often as any other."""
+    if heads is None:
+        return np.array_equal(labels, np.arange(depth_count))
+    here = labels >= 0
+    once = np.tile(np.arange(head_count * depth_count), here.sum() // (head_count * depth_count))
+    return np.array_equal(heads[here] * depth_count + labels[here], once)
+
+
+def _ordered(array: np.ndarray, value: int, heads: Group, depths: Group, orders: np.ndarray) -> np.ndarray:
+    """A constant with the depths of each head in their new order."""
+    for key in (key for key in depths.labels if key[0] == value):
+        axis, labels = key[1], depths.labels[key]
+        if key in heads.labels:
+            here = np.flatnonzero(labels >= 0)
+            blocks = here.reshape(-1, *orders.shape)
+            index = np.arange(len(labels))
+            index[here] = np.take_along_axis(blocks, orders[None], 2).ravel()
+            array = array.take(index, axis)
+        else:
+            (other,) = (each for each in heads.labels if each[0] == value)
+            moved = np.moveaxis(array, (other[1], axis), (0, 1)).copy()
+            rows = orders[heads.labels[other]]
+            moved = np.take_along_axis(moved, rows.reshape(*rows.shape, *(1,) * (moved.ndim - 2)), 1)
+            array = np.moveaxis(moved, (0, 1), (other[1], axis))
+    return array

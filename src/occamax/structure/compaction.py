@@ -1,0 +1,162 @@
+"""Dead units go for good: a graph with the same outputs and fewer numbers.
+
+A unit that nothing looks at goes. A unit that is the same whatever comes in goes too, and what it adds to the sums that
+it enters becomes a constant there. Removing one may free another, so it is repeated until nothing changes. Units that
+stand together, as those of a residual stream do, go together. A branch that puts out a constant becomes that constant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..errors import ExportError
+from .attention import align_heads, cut_before_split, drop_key_biases
+from .cleaning import prune, simplify
+from .coupling import Group, find_groups
+from .folding import fold_known, join_additions, take_inputs
+from .graph import Graph
+from .knowledge import Fact, known, used
+from .links import Key
+from .naming import place_name
+from .removal import Removed, remove, repeated_axes, summed_axes
+
+_GONE = "its branch puts out a constant"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of the units of one place in the network."""
+
+    where: str
+    before: int
+    after: int
+    why: str = ""  # why they could not be removed
+
+
+def compact(graph: Graph, names: Sequence[str] = ()) -> tuple[Graph, list[Kept]]:
+    """The smaller graph, and what was removed where. The parameters must be bound; in the result they are constants.
+    `names` are those of the parameters by number (`parameter_names`), for the report."""
+    missing = sorted(number for value, number in graph.parameters.items() if value not in graph.constants)
+    if missing:
+        raise ExportError(f"graph: the parameters {missing} have no arrays; give them by `graph.bind`")
+    report: dict[Key, Kept] = {}
+    small = drop_key_biases(cut_before_split(prune(replace(graph, parameters={}))))
+    changed = True
+    while changed:
+        facts = known(small)
+        small, changed = fold_known(small, facts)
+        if changed:
+            continue
+        groups = find_groups(small)
+        for group in groups:
+            if group.seed not in report and not group.is_output:
+                name = place_name(graph, group, names)
+                report[group.seed] = Kept(name, group.count, group.count, group.why)
+        uses = used(small, facts)
+        removed = _removable(small, groups, facts, uses, report)
+        if removed:
+            small, changed = prune(remove(small, removed, facts)), True
+        else:
+            small, changed = align_heads(small, groups, facts, uses)
+    small, inputs = take_inputs(small, known(small))
+    small = prune(join_additions(small))
+    lines = [Kept(*line) for line in inputs] + [_final(small, seed, kept) for seed, kept in report.items()]
+    return prune(simplify(small)), lines
+
+
+def _final(graph: Graph, seed: Key, kept: Kept) -> Kept:
+    """A line of the report, when all is done."""
+    if seed[0] not in graph.shapes:
+        return replace(kept, after=0, why=_GONE)
+    return replace(kept, why="") if kept.after < kept.before else kept
+
+
+def _removable(
+    graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray], report: dict[Key, Kept]
+) -> Removed:
+    """The indices of the dead units of as many groups as do not get in each other's way."""
+    depends = graph.dependent()
+    removed: Removed = {}
+    labelled: dict[Key, np.ndarray] = {}
+    for group in groups:
+        dead = _dead(graph, group, facts, uses, depends)
+        crossing = any((labelled[key] & (each >= 0)).any() for key, each in group.labels.items() if key in labelled)
+        if not dead.any() or crossing:
+            continue
+        for key, labels in group.labels.items():
+            here = labels >= 0
+            gone = here & dead[labels]
+            removed[key] = removed.get(key, False) | gone
+            labelled[key] = labelled.get(key, False) | here
+        kept = report[group.seed]
+        report[group.seed] = replace(kept, after=kept.after - int(dead.sum()))
+    return {key: gone for key, gone in removed.items() if gone.any()}
+
+
+def _dead(
+    graph: Graph, group: Group, facts: dict[int, Fact], uses: dict[int, np.ndarray], depends: set[int]
+) -> np.ndarray:
+    """Which units of a group can go, True for each. One always stays, and one of every axis."""
+    dead = np.zeros(group.count, bool)
+    dead[group.free] = True
+    for (value, axis), labels in group.labels.items():
+        if value in depends:
+            alive = _any_but(uses[value] & facts[value].unknown, axis)
+            dead[labels[alive & (labels >= 0)]] = False
+    if dead.any():
+        for node in graph.nodes:
+            for key in summed_axes(graph, node):
+                if key in group.labels and key[0] in depends:
+                    labels = group.labels[key]
+                    bound = _not_foldable(graph, node, key, facts)
+                    dead[labels[bound & (labels >= 0)]] = False
+    waiting = True
+    while waiting and dead.any():
+        waiting = False
+        for labels in group.labels.values():
+            if (labels >= 0).all() and dead[labels].all():
+                dead[labels[0]] = False
+                waiting = True
+    return dead
+
+
+def _any_but(mask: np.ndarray, axis: int) -> np.ndarray:
+    return mask.any(tuple(other for other in range(mask.ndim) if other != axis))
+
+
+def _not_foldable(graph: Graph, node, key: Key, facts: dict[int, Fact]) -> np.ndarray:
+    """Along an axis that is summed over: where what is known adds something that is not the same everywhere."""
+    value, axis = key
+    fact = facts[value]
+    place = node.inputs.index(value)
+    if node.op == "conv":
+        axes = tuple(range(2, fact.value.ndim))
+        padded = any(map(any, node.attributes["padding"])) or any(d != 1 for d in node.attributes["input_dilations"])
+        reads = _any_but(facts[node.inputs[1]].nonzero, 1)
+    elif node.op == "dot":
+        contract, batch = node.attributes["contract"], node.attributes["batch"]
+        axes = tuple(a for a in range(fact.value.ndim) if a not in contract[place] and a not in batch[place])
+        padded = False
+        reads = _any_but(facts[node.inputs[1 - place]].nonzero, contract[1 - place][contract[place].index(axis)])
+    else:
+        axes = tuple(a for a in range(fact.value.ndim) if a not in node.attributes["axes"])
+        padded, reads = False, np.ones(fact.value.shape[axis], bool)
+    varies = fact.value != 0 if padded else np.zeros(fact.value.shape, bool)
+    for other in axes:
+        varies = varies | (fact.value != fact.value.take([0], other))
+    return _any_but(varies, axis) & reads
+
+
+def count(graph: Graph) -> int:
+    """How many floating-point numbers the constants of a graph hold."""
+    return sum(int(array.size) for array in graph.arrays().values() if _is_real(array))
+
+
+def count_nonzero(graph: Graph) -> int:
+    """How many of them are not zero."""
+    return sum(int(np.count_nonzero(array)) for array in graph.arrays().values() if _is_real(array))
+
+
+def _is_real(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" or str(array.dtype) == "bfloat16"
