@@ -66,9 +66,9 @@ def lines(path: Path) -> int:
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def killed_run(path: Path, kills: int, rng: random.Random) -> int:
-    """Trains to the end through `kills` kills; how many of the resumptions failed."""
-    failed, resume = 0, ()
+def killed(path: Path, kills: int, rng: random.Random) -> tuple[str, ...]:
+    """Trains through `kills` kills; how to go on. A resumption that fails by itself is an error."""
+    resume: tuple[str, ...] = ()
     for _ in range(kills):
         process = begin(path, *resume)
         # some die before their first epoch, some soon after another one
@@ -79,15 +79,22 @@ def killed_run(path: Path, kills: int, rng: random.Random) -> int:
         process.send_signal(signal.SIGKILL)
         _, said = process.communicate()
         if process.returncode not in (-signal.SIGKILL, 0):
-            failed += 1
-            print(said)
+            raise RuntimeError(said)
         resume = ("--resume",) if (path / "checkpoint.safetensors").exists() else ("--overwrite",)
-    process = begin(path, *resume)
-    _, said = process.communicate()
-    if process.returncode:
-        failed += 1
-        print(said)
-    return failed
+    return resume
+
+
+def killed_run(path: Path, kills: int, rng: random.Random) -> bool:
+    """Trains to the end through `kills` kills; whether every resumption went well."""
+    try:
+        process = begin(path, *killed(path, kills, rng))
+        _, said = process.communicate()
+        if process.returncode:
+            raise RuntimeError(said)
+    except RuntimeError as error:
+        print(error)
+        return False
+    return True
 
 
 def timeless_metrics(path: Path) -> list[dict]:
@@ -116,11 +123,11 @@ def main() -> None:
         begin(alone).communicate()
         while done < options.kills:
             path = Path(name) / f"run{done}"
-            failed += killed_run(path, min(EACH, options.kills - done), rng)
+            failed += not killed_run(path, min(EACH, options.kills - done), rng)
             wrong = differences(path, alone)
             different += bool(wrong)
             done += min(EACH, options.kills - done)
-            print(f"{done} kills: {failed} not resumed, {different} runs with another end {wrong or ''}", flush=True)
+            print(f"{done} kills: {failed} runs not resumed, {different} with another end {wrong or ''}", flush=True)
     sys.exit(1 if failed or different else 0)
 
 

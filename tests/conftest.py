@@ -16,7 +16,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
 # Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as type checkers have it.
@@ -39,6 +39,14 @@ def x64():
     """Double precision for the length of one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def unchecked():
+    """As a user has it: a wrong kind of thing meets the package's own refusal, not the checks of these tests."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -11,14 +11,19 @@ The posterior of weight i is Normal(m, σ²), σ² = 1/(λN(h + δ + d)), the st
 
     θ = m + σε      g = ∇loss(θ)      m ← m − rate · clip((momentum + δm)/(h + δ + d), ±clip)
 
-δ is the prior's precision over N, d a damping that is no part of the prior, λ a temperature of the noise. h averages
+δ is the prior's precision over N, d a damping that is no part of the prior (it may be annealed), λ a temperature of the
+noise (the likelihood and the prior count λ times). h averages
     rep   g ε/σ, the reparameterised estimate, with the term that keeps h positive
     gnb   B g̃², g̃ from labels drawn from the network's own output, every tenth step
     sq    B g², squared gradients of the true labels, free
 each at its own rate (rates of 0 switch one off); gnb and sq start as running means, so they keep nothing of h0.
 """
+# ruff: noqa: B023, B905, C408, E731, E741
 
-import argparse, json, sys, time
+import argparse
+import json
+import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -29,13 +34,13 @@ import numpy as np
 BATCH, CLASSES, EVERY, EVAL = 128, 10, 10, 500
 HELD, VALID = 2500, 5000  # examples of the training set: for the temperature; to choose by
 LANE = dict(
-    name="", seed=0, adam=0.0, lr=0.2, b1=0.9, wd=0.0, delta=2e-4, damp=0.0, lam=1.0, fan=0.0, h0=0.1, rep=0.0, gnb=0.0,
-    sq=0.0, noise=1.0, clip=1e9, warm=500, sparsity=0.0, score="snr",
+    name="", seed=0, adam=0.0, lr=0.2, b1=0.9, wd=0.0, delta=2e-4, damp=0.0, anneal=0.0, lam=1.0, fan=0.0, h0=0.1,
+    rep=0.0, gnb=0.0, sq=0.0, noise=1.0, clip=1e9, warm=500, sparsity=0.0, score="snr",
 )  # fmt: skip
 SCORES = ("mag", "snr", "df", "lmag")
 
 
-# ---- network: ResNet-20 with filter response norm and SiLU--------------------------------------------------------------------
+# ---- network: ResNet-20 with filter response norm and SiLU -----------------------------------------------------------
 def parts(width=16, blocks=3):
     """(name, shape, role) of every array, in the order of use."""
     out = []
@@ -81,9 +86,7 @@ class Layout:
         self.layer = np.concatenate([np.full(n, i) for i, n in enumerate(sizes)])
 
     def split(self, w):  # [lanes, size] -> arrays [lanes, ...]
-        return {
-            n: w[:, a:b].reshape(-1, *s) for (n, s, _), a, b in zip(self.parts, self.starts[:-1], self.starts[1:])
-        }
+        return {n: w[:, a:b].reshape(-1, *s) for (n, s, _), a, b in zip(self.parts, self.starts[:-1], self.starts[1:])}
 
     def join(self, arrays):
         k = len(arrays["head"])
@@ -93,9 +96,9 @@ class Layout:
 def convolve(x, w, stride=1):
     """x [lanes, B, H, W, C], w [lanes, 3, 3, C, O], zeros around: a product of rows with a banded matrix, per lane.
 
-    16 to 64 channels do not fill a tensor core, and a kernel a lane means grouped convolutions, for which cuDNN has no good
-    programs. Whole rows of pixels do: (3 rows × W × C) → (W × O) is 1536 → 512 in every stage. Ten times the arithmetic,
-    at many times the speed, and nothing to autotune.
+    16 to 64 channels do not fill a tensor core, a kernel a lane means grouped convolutions, and cuDNN's autotuning of
+    these outlasted two minutes. Whole rows of pixels do: (3 rows × W × C) → (W × O) is 1536 → 512 in every stage. Ten
+    times the arithmetic of stage 1, all of it in large matrix products, and nothing to autotune.
     """
     lanes, batch, height, width, c = x.shape
     o, low, wide = w.shape[-1], height // stride, width // stride
@@ -104,7 +107,9 @@ def convolve(x, w, stride=1):
     there, here = np.arange(width)[:, None], np.arange(wide) * stride
     band = [jnp.asarray(there == here + dx - 1, w.dtype)[:, None, :, None] for dx in range(3)]  # in, 1, out, 1
     matrix = sum(w[:, :, dx, None, :, None, :] * band[dx] for dx in range(3))  # lanes, dy, in, C, out, O
-    y = jnp.einsum("kri,kio->kro", rows.reshape(lanes, -1, 3 * width * c), matrix.reshape(lanes, 3 * width * c, wide * o))
+    y = jnp.einsum(
+        "kri,kio->kro", rows.reshape(lanes, -1, 3 * width * c), matrix.reshape(lanes, 3 * width * c, wide * o)
+    )
     return y.reshape(lanes, batch, low, wide, o)
 
 
@@ -139,7 +144,7 @@ def cross_entropy(logits, y):  # [lanes, B, classes], [lanes, B] -> [lanes]
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], -1)[..., 0].mean(-1)
 
 
-# ---- training: one program for every kind of lane ----------------------------------------------------------------------
+# ---- training: one program for every kind of lane --------------------------------------------------------------------
 def start(layout, lane):
     key = jax.vmap(lambda s: jax.random.fold_in(jax.random.key(100), s))(lane["seed"])
     m = jax.vmap(lambda k: jax.random.normal(k, (layout.size,)))(key) * layout.start_std + layout.gain
@@ -147,15 +152,19 @@ def start(layout, lane):
     return dict(m=m, g=zero, v=zero, h=zero + lane["h0"][:, None], mask=jnp.ones(m.shape, bool), t=jnp.zeros(()))
 
 
-def precision(layout, lane, h):
-    """h + δ + d, and δ alone; with `fan` = 1 both are proportional to the fan-in (their value at a fan-in of 576)."""
+def precision(layout, lane, h, progress):
+    """h + δ + d, and δ alone; with `fan` = 1 both are proportional to the fan-in (their value at a fan-in of 576).
+
+    d falls to d · exp(−anneal) from progress 0 to 1: what is left of h0 in an average that forgets, said openly.
+    """
+    damp = lane["damp"][:, None] * jnp.exp(-lane["anneal"][:, None] * progress)
     scale = jnp.where(layout.decayed > 0, (layout.fan / 576) ** lane["fan"][:, None], 1.0)
     delta = lane["delta"][:, None] * scale
-    return h + delta + lane["damp"][:, None] * scale, delta
+    return h + delta + damp * scale, delta
 
 
-def deviation(layout, lane, h, count):
-    p, _ = precision(layout, lane, h)
+def deviation(layout, lane, h, count, progress):
+    p, _ = precision(layout, lane, h, progress)
     return lane["noise"][:, None] / jnp.sqrt(lane["lam"][:, None] * count * p)
 
 
@@ -171,7 +180,7 @@ def make_epoch(layout, steps, dtype):
         keys = jax.vmap(fold)(lane["seed"])
         m, h, mask = state["m"], state["h"], state["mask"]
         eps = jax.vmap(lambda k: jax.random.normal(k, (layout.size,)))(keys[:, 0])
-        sd = deviation(layout, lane, h, data["count"])
+        sd = deviation(layout, lane, h, data["count"], i / total)
         theta = (m + sd * eps) * mask
 
         def loss(arrays):
@@ -186,7 +195,7 @@ def make_epoch(layout, steps, dtype):
         t = state["t"] + 1
         # curvature
         hat = g * eps * jnp.where(sd > 0, 1 / jnp.maximum(sd, 1e-12), 0)
-        p, delta = precision(layout, lane, h)
+        p, delta = precision(layout, lane, h, i / total)
         h_rep = h + col["rep"] * (hat - h) + 0.5 * col["rep"] ** 2 * (h - hat) ** 2 / p
         rate_sq = jnp.where(col["sq"] > 0, jnp.maximum(col["sq"], 1 / t), 0)
         h_new = h_rep + rate_sq * (BATCH * g * g - h_rep)
@@ -196,7 +205,7 @@ def make_epoch(layout, steps, dtype):
         gm = col["b1"] * state["g"] + (1 - col["b1"]) * g
         v = 0.999 * state["v"] + 0.001 * g * g
         ghat = gm / (1 - col["b1"] ** t)
-        p, delta = precision(layout, lane, h_new)
+        p, delta = precision(layout, lane, h_new, i / total)
         natural = (ghat + delta * layout.decayed * m) / p
         natural = jnp.clip(natural, -col["clip"], col["clip"])
         adam = ghat / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8) + col["wd"] * layout.decayed * m
@@ -218,7 +227,9 @@ def make_epoch(layout, steps, dtype):
             return data["rows"][laps[take // data["count"], take % data["count"]]].reshape(steps, BATCH)
 
         rows = jax.vmap(order, out_axes=1)(lane["seed"])  # steps, lanes, B
-        place = jnp.stack([jnp.minimum(j, EVERY - 1) + jnp.arange(0, steps, EVERY) for j in range(EVERY + 1)], 1).reshape(-1)
+        place = jnp.stack(
+            [jnp.minimum(j, EVERY - 1) + jnp.arange(0, steps, EVERY) for j in range(EVERY + 1)], 1
+        ).reshape(-1)
         own = jnp.tile((jnp.arange(EVERY + 1) == EVERY).astype(int), steps // EVERY)
         state, each = jax.lax.scan(partial(step, lane, data, total), state, (rows[place], e * steps + place, own))
         return state, each.sum(0) / steps
@@ -228,10 +239,10 @@ def make_epoch(layout, steps, dtype):
 
 def make_prune(layout):
     @jax.jit
-    def prune(state, lane, count, share):
+    def prune(state, lane, count, share, progress):
         m, mask = state["m"], state["mask"]
-        p, _ = precision(layout, lane, state["h"])
-        zero, _ = precision(layout, lane, jnp.zeros_like(state["h"]))
+        p, _ = precision(layout, lane, state["h"], progress)
+        zero, _ = precision(layout, lane, jnp.zeros_like(state["h"]), progress)
         snr = m * m * p * count * lane["lam"][:, None]
         layer = jax.ops.segment_sum((m * m).T, layout.layer, int(layout.layer[-1]) + 1)
         size = jnp.bincount(layout.layer, length=int(layout.layer[-1]) + 1)
@@ -247,14 +258,14 @@ def make_prune(layout):
     return prune
 
 
-# ---- figures -----------------------------------------------------------------------------------------------------------
+# ---- figures ---------------------------------------------------------------------------------------------------------
 def make_outputs(layout, dtype):
     @jax.jit
     def outputs(state, lane, data, x, draw):
         """Logits [lanes, n, classes] of x [n, 32, 32, 3] for draw 1, 2, …; draw 0 is the mean network."""
         x = ((x.astype(jnp.float32) - data["mean"]) / data["std"]).astype(dtype)
         x = jnp.broadcast_to(x, (len(state["m"]), *x.shape))
-        sd = deviation(layout, lane, state["h"], data["count"]) * (draw > 0)
+        sd = deviation(layout, lane, state["h"], data["count"], 1.0) * (draw > 0)
         eps = jax.random.normal(jax.random.fold_in(jax.random.key(11), draw), state["m"].shape)
         return network(layout, layout.split((state["m"] + sd * eps) * state["mask"]), x, dtype)
 
@@ -350,7 +361,7 @@ class Study:
     def describe(self, state, lane, data, k):
         """Quantiles of h, σ, |m| by kind of array, and what is left of every layer."""
         m, h, mask = (np.asarray(state[n][k]) for n in ("m", "h", "mask"))
-        sd = np.asarray(deviation(self.layout, lane, state["h"], data["count"])[k])
+        sd = np.asarray(deviation(self.layout, lane, state["h"], data["count"], 1.0)[k])
         groups = {}
         for (n, _, role), a, b in zip(self.layout.parts, self.layout.starts[:-1], self.layout.starts[1:]):
             if role in ("conv", "head"):
@@ -381,12 +392,14 @@ class Study:
             f = e / epochs
             if target.any() and 0.1 <= f <= 0.8:
                 share = target * (1 - (1 - min(1, (f - 0.1) / 0.65)) ** 3)
-                state = self.prune(state, lane, data["count"], jnp.asarray(share, jnp.float32))
+                state = self.prune(state, lane, data["count"], jnp.asarray(share, jnp.float32), f)
             state, each = self.epoch(state, lane, data, jnp.asarray(e), total)
             if (e + 1) % max(1, epochs // 10) == 0 or e == 0:
                 nll, acc = self.quick(state, lane, data)
                 each = np.asarray(each)
-                curve.append([[e + 1, *(round(float(v), 4) for v in (each[k], nll[k], acc[k]))] for k in range(len(lanes))])
+                curve.append(
+                    [[e + 1, *(round(float(v), 4) for v in (each[k], nll[k], acc[k]))] for k in range(len(lanes))]
+                )
                 say = " ".join(f"{each[k]:.3f}/{nll[k]:.3f}/{acc[k]:.3f}" for k in range(len(lanes)))
                 print(f"{job['name']} {e + 1}/{epochs} {time.time() - began:.0f}s {say}", flush=True)
                 fit = (target == 0) | (f >= 0.8)
@@ -408,8 +421,9 @@ class Study:
                 sparsity=round(1 - float(kept[prunable].mean()), 4), sparsity_all=round(1 - float(kept.mean()), 4),
                 mean=mean[k], draws=draw[k] if l["noise"] else None, early=stop[k] if l["adam"] else None,
                 curve=[c[k] for c in curve], layers=self.describe(state, lane, data, k), weights=self.layout.size,
-                seconds=round(trained, 1), seconds_all=round(time.time() - began, 1), lanes=len(lanes), dtype=args.dtype,
-                device=jax.devices()[0].device_kind, versions=dict(python=sys.version.split()[0], jax=jax.__version__,
+                seconds=round(trained, 1), seconds_all=round(time.time() - began, 1), lanes=len(lanes),
+                dtype=args.dtype, device=jax.devices()[0].device_kind,
+                versions=dict(python=sys.version.split()[0], jax=jax.__version__,
                 numpy=np.__version__), command=" ".join(["natural.py", *sys.argv[1:]]),
             ))  # fmt: skip
         with open(args.out, "a") as file:
@@ -417,18 +431,22 @@ class Study:
         which = "test" if job.get("test") else "val"
         for l in lines:
             d, s = l["draws"], l["early"]
-            print(f"= {l['job']} {l['config']['name']:<22} s{l['seed']} sp {l['sparsity']:.3f} mean {l['mean'][which]} T{l['mean']['T']}"
+            print(f"= {l['job']} {l['config']['name']:<22} s{l['seed']} sp {l['sparsity']:.3f}"
+                  f" mean {l['mean'][which]} T{l['mean']['T']}"
                   + (f" draws {d[which]} T{d['T']} raw {d[which + '_raw']}" if d else "")
                   + (f" early {s[which]}" if s else ""), flush=True)  # fmt: skip
         print(f"# {job['name']} {trained:.1f}s + {time.time() - began - trained:.1f}s", flush=True)
 
 
-# ---- speed ---------------------------------------------------------------------------------------------------------------
+# ---- speed -----------------------------------------------------------------------------------------------------------
 def bench(args):
     """Gradient steps on random images: milliseconds a step and a lane."""
-    layout, steps, dtype = Layout(args.width, args.blocks), 20, jnp.bfloat16 if args.dtype == "bfloat16" else jnp.float32
+    layout, steps = Layout(args.width, args.blocks), 20
+    dtype = jnp.bfloat16 if args.dtype == "bfloat16" else jnp.float32
     for lanes in (int(v) for v in args.variants.split()):
-        loss = lambda w, x: cross_entropy(network(layout, layout.split(w), x, dtype), jnp.zeros((lanes, BATCH), int)).sum()
+        loss = lambda w, x: cross_entropy(
+            network(layout, layout.split(w), x, dtype), jnp.zeros((lanes, BATCH), int)
+        ).sum()
         body = lambda w, key: (w - 1e-3 * jax.grad(loss)(w, jax.random.normal(key, (lanes, BATCH, 32, 32, 3))), None)
         w = np.random.default_rng(0).normal(size=(lanes, layout.size)) * layout.start_std + layout.gain
         w, began = jnp.asarray(w, jnp.float32), time.time()

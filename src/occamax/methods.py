@@ -21,10 +21,10 @@ from .inference import schedules as _schedules
 from .inference.calibration import Calibration
 from .inference.estimators import Estimator, SharedDraw
 from .inference.initializers import Initializer, Uniform, VarianceScaled
-from .inference.optimizers import AdaBelief, Optax, Optimizer, as_optimizer
+from .inference.optimizers import AdaBelief, Optax, as_optimizer
 from .inference.posteriors import MeanField, PointMass, PosteriorFamily
 from .inference.priors import FanInPrior, FlatPrior, HorseshoePrior, Prior
-from .inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp, Scaled, Schedule, as_schedule
+from .inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp, Scaled, as_schedule
 from .names import choose
 from .reduction import criteria as _criteria
 from .reduction import horseshoe as _horseshoe
@@ -63,9 +63,9 @@ class Method:
     prior: Prior = field(default_factory=FlatPrior)
     posterior: PosteriorFamily = MeanField()
     init: Initializer = Uniform()
-    learning_rate: Schedule = Constant(5e-3)
-    kl_weight: Schedule = Constant(1.0)
-    optimizer: Optimizer = AdaBelief()
+    learning_rate: Any = Constant(5e-3)  # whatever is given, a Schedule once the method is made; so is the next
+    kl_weight: Any = Constant(1.0)
+    optimizer: Any = AdaBelief()  # an Optimizer once the method is made
     estimator: Estimator = SharedDraw()
     reduction: Reduction | None = None
     dropout: float = 0.0

@@ -1,62 +1,87 @@
+"""The posterior predictive, draw by draw."""
+
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from occamax.evaluation import predict, score
+from occamax.evaluation import Believed, predict, score
 from occamax.inference.likelihoods import Gaussian
-from occamax.inference.model import Model
 from occamax.inference.posteriors import IndependentNormals, Point
-from occamax.inference.priors import FlatPrior
 
 from ..tolerances import SINGLE
-from ..toys import Tiny, tiny_data
+from ..toys import normal, tiny_data, tiny_model
+
+KEY = jax.random.key(0)
+X, Y = map(jnp.asarray, tiny_data())
 
 
-def model_and_posterior(key, **options):
-    model = Model(Tiny(), FlatPrior(), **options)
-    posterior = IndependentNormals.around(jax.random.normal(key, (model.latent_count,)), 0.5)
-    return model, posterior, jnp.arange(model.layout.size) % 4 != 0
+@functools.cache
+def believed(likelihood=None):
+    model = tiny_model(likelihood=likelihood)
+    posterior = IndependentNormals.around(normal(model.latent_count), 0.5)
+    return model, Believed(posterior, jnp.arange(model.layout.size) % 4 != 0)
 
 
-def test_the_predictive_is_the_average_over_draws(key):
-    model, posterior, mask = model_and_posterior(key)
-    x, y = map(jnp.asarray, tiny_data())
-    found = predict(model, posterior, mask, key, x, y, samples=7)
-    each = []
-    for k in jax.random.split(key, 7):
-        each.append(jax.nn.softmax(model.outputs(model.bind(posterior.draw(k), mask), x)))
+@functools.cache
+def asked(chunk=1000, likelihood=None):
+    """A compiled predictive: of what is believed, the targets and how many draws."""
+    model, _ = believed(likelihood)
+    return jax.jit(lambda belief, targets, num_samples: predict(model, belief, KEY, X, targets, num_samples, chunk))
+
+
+def softmax(logits):
+    exponentials = np.exp(np.asarray(logits, np.float64))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def test_the_predictive_is_the_average_over_draws():
+    model, belief = believed()
+    found = asked()(belief, Y, 7)
+    outputs = jax.jit(lambda key: model.outputs(model.bind(belief.posterior.draw(key), belief.mask), X))
+    each = [softmax(outputs(jax.random.fold_in(KEY, i))) for i in range(7)]
     mean = np.mean(each, axis=0)
     assert np.allclose(found.expectation, mean, atol=SINGLE)
-    assert np.allclose(found.log_likelihood, np.log(mean[np.arange(len(y)), y]), atol=SINGLE)
-    entropies = [-(p * np.log(p)).sum(1) for p in map(np.asarray, each)]
+    assert np.allclose(found.log_likelihood, np.log(mean[np.arange(len(Y)), Y]), atol=SINGLE)
+    entropies = [-(p * np.log(p)).sum(1) for p in each]
     assert np.allclose(found.expected_entropy, np.mean(entropies, axis=0), atol=SINGLE)
 
 
-def test_chunks_change_nothing(key):
-    model, posterior, mask = model_and_posterior(key)
-    x, y = map(jnp.asarray, tiny_data(n=37))
-    whole, parts = (predict(model, posterior, mask, key, x, y, 3, chunk) for chunk in (1000, 10))
+@pytest.mark.parametrize("chunk", [10, 16])  # with and without a rest
+def test_chunks_change_nothing(chunk):
+    belief = believed()[1]
+    whole, parts = (asked(size)(belief, Y, 3) for size in (1000, chunk))
     assert np.allclose(whole.expectation, parts.expectation, atol=SINGLE)
+    assert np.allclose(whole.log_likelihood, parts.log_likelihood, atol=SINGLE)
 
 
-def test_a_point_mass_takes_one_draw(key):
-    model, posterior, mask = model_and_posterior(key)
-    x, y = map(jnp.asarray, tiny_data())
-    found = predict(model, Point(posterior.mean), mask, key, x, y, samples=50)
-    expected = jax.nn.softmax(model.outputs(model.bind(posterior.mean, mask), x))
+def test_a_point_takes_one_draw():
+    model, belief = believed()
+    belief = belief._replace(posterior=Point(belief.posterior.mean))
+    found = asked()(belief, Y, 50)
+    expected = softmax(jax.jit(lambda: model.outputs(model.bind(belief.posterior.value, belief.mask), X))())
     assert np.allclose(found.expectation, expected, atol=SINGLE)
 
 
-def test_scores_of_classes_and_of_numbers(key):
-    model, posterior, mask = model_and_posterior(key)
-    x, y = tiny_data()
-    found = predict(model, posterior, mask, key, jnp.asarray(x), jnp.asarray(y), 5)
-    figures = score(model, found, y)
+def test_without_targets_there_is_no_likelihood():
+    model, belief = believed()
+    found = jax.jit(lambda: predict(model, belief, KEY, X, num_samples=3))()
+    assert np.allclose(found.expectation, asked()(belief, Y, 3).expectation, atol=SINGLE)
+    assert np.isnan(found.log_likelihood).all()
+
+
+def test_scores_of_classes_and_of_numbers():
+    model, belief = believed()
+    found = jax.device_get(asked()(belief, Y, 5))
+    figures = score(model, found, np.asarray(Y))
     assert set(figures) == {"nll", "accuracy", "ece", "brier", "confidence"}
-    assert np.isclose(figures["confidence"], np.mean([max(row) for row in np.asarray(found.expectation)]))
-    model, posterior, mask = model_and_posterior(key, likelihood=Gaussian())
-    targets = np.stack([x[:, 0], x[:, 1]], axis=1)
-    found = predict(model, posterior, mask, key, jnp.asarray(x), jnp.asarray(targets), 5)
+    assert np.isclose(figures["confidence"], np.mean([max(row) for row in found.expectation]))
+    assert np.isclose(figures["nll"], -found.log_likelihood.mean())
+    model, belief = believed(Gaussian())
+    targets = np.asarray(X[:, :2])
+    found = jax.device_get(asked(likelihood=Gaussian())(belief, jnp.asarray(targets), 5))
     figures = score(model, found, targets)
     assert set(figures) == {"nll", "rmse"}
-    assert np.isclose(figures["rmse"], np.sqrt(np.mean((np.asarray(found.expectation) - targets) ** 2)))
+    assert np.isclose(figures["rmse"], np.sqrt(np.mean((found.expectation - targets) ** 2)))

@@ -1,88 +1,537 @@
+"""`fit` and what comes back from it, for networks and data of all kinds; `load` and what it refuses."""
+
+import json
+import shutil
+from dataclasses import replace
+
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import occamax as ox
+from occamax.experiment import problem as problem_module
+from occamax.experiment.folder import RunFolder
+from occamax.experiment.program import Program, Task
+from occamax.fitting import Fit
+from occamax.inference.calibration import held_out_of
+from occamax.methods import METHODS, method_from
 
 from ..toys import Tiny, tiny_data
+from .small_runs import BUDGET, dataset, fit_normed, fit_small, normed, numbered, pixels, small
+
+QUICK = {"epochs": 2, "steps_per_epoch": 4, "batch_size": 16, "num_samples": 2}
 
 
-def small(method=None, **options):
-    x, y = tiny_data(n=400)
-    return ox.fit(Tiny(), (x, y), method, epochs=3, steps=60, batch=32, **options), x, y
+class Recurrent(eqx.Module):
+    """A GRU over a sequence, from a first state that is an array of its own."""
+
+    start: jax.Array
+    cell: eqx.nn.GRUCell
+    output: eqx.nn.Linear
+
+    def __init__(self, key):
+        one, two = jax.random.split(key)
+        self.start = jnp.zeros(4)
+        self.cell = eqx.nn.GRUCell(2, 4, key=one)
+        self.output = eqx.nn.Linear(4, 2, key=two)
+
+    def __call__(self, sequence):
+        last, _ = jax.lax.scan(lambda hidden, x: (self.cell(x, hidden), None), self.start, sequence)
+        return self.output(last)
 
 
-def test_fit_takes_any_module_and_learns():
-    fitted, x, y = small(test=tiny_data(n=100, seed=1))
-    assert len(fitted.history) == 3
-    probabilities = fitted.predict(x, samples=20)
-    assert np.allclose(probabilities.sum(1), 1.0, atol=1e-5)
-    assert (probabilities.argmax(1) == y).mean() > 0.8
-    assert fitted.history[-1]["accuracy"] > 0.75
-    assert isinstance(fitted.network, Tiny)
+def recurrent():
+    return numbered(eqx.filter_eval_shape(Recurrent, jax.random.key(0)))
+
+
+def sequences(count=60):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(count, 5, 2)).astype(np.float32)
+    return inputs, (inputs[:, :, 0].sum(1) > 0).astype(np.int32)
+
+
+def numbers(count=200):
+    """Two real targets, far from zero and of different size."""
+    x, _ = tiny_data(count)
+    return x, np.stack([100 + 10 * x[:, 0], 0.01 * x[:, 1]], axis=1).astype(np.float32)
+
+
+KINDS = {
+    "own with state": (normed, lambda: (dataset().test.inputs, dataset().test.targets)),
+    "recurrent": (recurrent, sequences),
+    "regression": (lambda: Tiny(), numbers),
+}
+
+
+@pytest.fixture(scope="module")
+def fits(tmp_path_factory):
+    """One fit of each kind: with a folder and a data set, of arrays without either, of real targets."""
+    path = tmp_path_factory.mktemp("fits") / "normed"
+    return {
+        "own with state": fit_normed(path),
+        "recurrent": ox.fit(recurrent(), sequences(), ox.PaperBMR(), test=sequences(), **QUICK),
+        "regression": ox.fit(
+            Tiny(), numbers(), ox.BMR(), test=numbers(), epochs=2, steps_per_epoch=300, batch_size=32, num_samples=2
+        ),
+    }
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def case(request, fits):
+    make, data = KINDS[request.param]
+    return fits[request.param], make, data()
+
+
+def test_a_fit_predicts_and_is_measured(case):
+    fitted, _, (inputs, targets) = case
+    predicted = fitted.predict(inputs[:7], num_samples=3)
+    whole = fitted.predictive(inputs[:7], num_samples=3)
+    assert np.array_equal(predicted, whole.expectation)
+    assert whole.expected_entropy.shape == (7,)
+    last = fitted.history[-1]
+    figures = fitted.evaluate()
+    assert set(figures) <= set(last)
+    assert all(np.isclose(figures[name], last[name], rtol=1e-4, atol=1e-6) for name in figures)
+    given = fitted.evaluate((inputs, targets))
+    assert all(np.isclose(given[name], figures[name], rtol=1e-6) for name in figures)
+    more = fitted.evaluate(num_samples=5)
+    assert more["nll"] != figures["nll"]
+    with pytest.raises(ox.ArgumentError, match=r"inputs: shape \(2, 9\).*examples have shape"):
+        fitted.predict(np.zeros((2, 9), np.float32))
+    with pytest.raises(ox.ArgumentError, match="num_samples: 0"):
+        fitted.evaluate(num_samples=0)
+
+
+def test_a_fit_knows_its_network_and_what_is_gone(case):
+    fitted, make, (inputs, _) = case
+    given, found = make(), fitted.network
+    assert jax.tree.structure(given) == jax.tree.structure(found)
+    assert all(np.shape(a) == np.shape(b) for a, b in zip(*map(jax.tree.leaves, (given, found)), strict=True))
+    model = fitted.model
+    prepared = model.preprocess(inputs[0])
+    if isinstance(found, tuple):
+        output = eqx.nn.inference_mode(found[0])(prepared, found[1])[0]
+    else:
+        output = found(prepared)
+    bound = model.bind(fitted.state.posterior.point, fitted.state.mask)
+    assert np.allclose(output, model.outputs(bound, inputs[:1], fitted.state.buffers)[0], atol=1e-5)
+    masks = fitted.masks
+    assert tuple(masks) == model.layout.names
+    kept = [masks[name] for name in list(masks)[:-1]]
+    assert fitted.sparsity == pytest.approx(1 - sum(m.sum() for m in kept) / sum(m.size for m in kept))
+    assert masks[model.layout.names[-1]].all()
+    assert [line["epoch"] for line in fitted.history] == list(range(1, fitted.config.epochs + 1))
+    assert fitted.history[-1]["sparsity"] == pytest.approx(fitted.sparsity)
+
+
+def same_arrays(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True))
+
+
+def test_a_fit_is_saved_and_loaded(case, tmp_path):
+    fitted, make, (inputs, targets) = case
+    with pytest.raises(ox.RunError, match=r"a network of your own \(\w+\); pass it: ox.load"):
+        ox.load(fitted.save(tmp_path / "saved"))
+    loaded = ox.load(tmp_path / "saved", make())
+    assert same_arrays(fitted.state._replace(key=0), loaded.state._replace(key=0))
+    assert np.array_equal(jax.random.key_data(fitted.state.key), jax.random.key_data(loaded.state.key))
+    assert loaded.method == fitted.method
+    assert loaded.model.likelihood == fitted.model.likelihood
+    assert loaded.history == fitted.history
+    assert np.array_equal(loaded.predict(inputs[:5], 3), fitted.predict(inputs[:5], 3))
+    assert loaded.evaluate((inputs, targets)) == fitted.evaluate((inputs, targets))
+    again = loaded.save(tmp_path / "again")
+    assert (again / "checkpoint.safetensors").read_bytes() == (
+        tmp_path / "saved" / "checkpoint.safetensors"
+    ).read_bytes()
+    with pytest.raises(ox.RunError, match="exists"):
+        fitted.save(tmp_path / "saved")
+    with pytest.raises(ox.RunError, match="pass the test set"):
+        loaded.evaluate()
+
+
+def test_a_fit_is_reported_on(case, tmp_path):
+    fitted, *_ = case
+    page = fitted.report(tmp_path / "report.html").read_text()
+    assert fitted.config.network in page
+    assert "By epoch" in page
+    assert ("RMSE" in page) == ("rmse" in fitted.history[-1])
+
+
+def test_it_learns(fits):
+    assert fits["own with state"].history[-1]["accuracy"] > 0.5
+    figures = fits["regression"].history[-1]
+    assert figures["rmse"] < 5  # the first target's deviation is 10
+    x, y = numbers()
+    error = fits["regression"].predict(x, 20) - y
+    assert (error.std(0) < 0.6 * y.std(0)).all()  # each target in its own unit
+
+
+def test_every_array_of_a_recurrent_network_is_random(fits):
+    fitted = fits["recurrent"]
+    assert {name.split(".")[0] for name in fitted.masks} == {"start", "cell", "output"}
+    count = sum(leaf.size for leaf in jax.tree.leaves(recurrent()))
+    assert fitted.model.layout.size == count
+
+
+def test_the_method_is_read_back_from_the_folder_as_an_equal_object(fits):
+    stored = json.loads((fits["own with state"].path / "config.json").read_text())
+    assert method_from(stored["settings"]["method"]) == ox.BMR()
+    for make in METHODS.values():
+        assert method_from(json.loads(json.dumps(make().as_data()))) == make()
+
+
+def test_load_refuses_another_network_by_names_and_shapes(fits, tmp_path):
+    path = fits["own with state"].path
+    with pytest.raises(ox.RunError, match=r"another than the one that was trained.*weight_shape"):
+        ox.load(path, normed(width=4))
+    with pytest.raises((ox.RunError, ox.ArgumentError)):
+        ox.load(path, Tiny())
+    with pytest.raises(ox.RunError, match=r"another than the one.*It was one of 3 layers: conv, norm, output"):
+        ox.load(path, small())
+
+
+def test_load_refuses_what_it_cannot_read(fits, tmp_path):
+    """Runs of 0.1 by the version; foreign and damaged folders by what is wrong."""
+    old = tmp_path / "old"
+    old.mkdir()
+    lines = {"data": "fashion_mini", "network": "mlp", "method": "bmr", "epochs": 50, "steps": 500, "batch": 128}
+    (old / "config.json").write_text(json.dumps({**lines, "seed": 0, "samples": 100, "sparsity": None}))
+    (old / "method.json").write_text(json.dumps({"prior": "FanInPrior(gain=1.0)"}))
+    for call in (ox.load, lambda path: fit_small(path, resume=True)):
+        with pytest.raises(ox.RunError, match=r"written by occamax 0\.1; this is 0\.2.*Use that version, or train"):
+            call(old)
+    with pytest.raises(ox.RunError, match="no run folder"):
+        ox.load(tmp_path)
+    (old / "config.json").write_text("[1, 2")
+    with pytest.raises(ox.RunError, match="no JSON"):
+        ox.load(old)
+    stored = json.loads((fits["own with state"].path / "config.json").read_text())
+    (old / "config.json").write_text(json.dumps({**stored, "flavour": "strawberry"}))
+    with pytest.raises(ox.RunError, match="flavour"):
+        ox.load(old)
+
+
+def test_an_optax_schedule_is_honoured_and_said_where_it_cannot_be_stored(tmp_path):
+    """The rate is zero from the fifth step on: nothing moves any more."""
+    schedule = optax.piecewise_constant_schedule(1e-2, {4: 0.0})
+    posteriors = []
+    fitted = fit_small(
+        tmp_path / "run",
+        ox.PaperBMR(learning_rate=schedule, reduction=None),
+        on_epoch=lambda epoch: posteriors.append(np.array(epoch.state.posterior.mean)),
+    )
+    assert np.array_equal(posteriors[0], posteriors[-1])
+    constant = fit_small(None, ox.PaperBMR(learning_rate=1e-2, reduction=None))
+    assert not np.array_equal(posteriors[0][0], constant.state.posterior.mean)
+    with pytest.raises(ox.ArgumentError, match=r"method\.learning_rate\.function: .*could not be stored"):
+        ox.load(tmp_path / "run", small())
+    again = ox.load(tmp_path / "run", small(), method=fitted.method)
+    assert same_arrays(again.state.posterior, fitted.state.posterior)
+
+
+def test_an_optax_optimiser_has_its_own_rate():
+    still = ox.PaperBMR(optimizer=optax.sgd(0.0), reduction=None)
+    first, last = [], []
+    fit_small(None, still, epochs=2, on_epoch=lambda e: (first if e.number == 1 else last).append(e.state.posterior))
+    assert same_arrays(first, last)
+    with pytest.raises(ox.ArgumentError, match="learning_rate: an optax transformation has a rate of its own"):
+        ox.PaperBMR(optimizer=optax.adam(1e-3), learning_rate=1e-2)
+
+
+def test_targets_of_yes_and_no():
+    x, y = tiny_data(n=200)
+    bits = np.stack([y, 1 - y], axis=1)
+    options = {"epochs": 2, "steps_per_epoch": 150, "batch_size": 32}
+    fitted = ox.fit(Tiny(), (x, bits), ox.Flat(), likelihood=ox.Bernoulli(), **options)
+    assert ((fitted.predict(x)[:, 0] > 0.5) == y).mean() > 0.8
 
 
 def test_the_fitted_network_is_masked():
-    method = ox.BMR(reduction=ox.Reduction(ox.TargetSparsity(0.5)))
-    fitted, *_ = small(method)
-    assert np.isclose(1 - fitted.masks["first"].mean(), 0.5, atol=0.04)
+    fitted = fit_small(None, ox.PaperBMR(reduction=ox.Reduction(ox.criteria.TargetSparsity(0.5))), epochs=2)
+    assert np.isclose(1 - fitted.masks["first"].mean(), 0.5, atol=0.01)
     weight = np.concatenate([fitted.network.first.weight, fitted.network.first.bias[:, None]], axis=1)
     assert np.array_equal(weight != 0, fitted.masks["first"])
-    assert fitted.masks["second"].all()
-    assert 0 < fitted.sparsity < 0.5
+    assert fitted.masks["output"].all()
+    assert fitted.sparsity == pytest.approx(0.5, abs=0.01)
+
+
+def test_exactly_the_share_that_was_asked_for():
+    fitted = fit_small(None, sparsity=0.95, epochs=3)
+    count = fitted.model.layout.sizes[0]
+    assert fitted.masks["first"].sum() == count - round(0.95 * count)
+    for options, says in (
+        ({"method": ox.MAP(), "sparsity": 0.9}, "sparsity: map prunes nothing"),
+        ({"sparsity": 1.5}, r"sparsity: 1\.5"),
+        ({"sparsity": 0.5, "epochs": 1}, "no room"),
+        ({"method": ox.MAP(), "unit_price": 0.1}, "unit_price: map prunes nothing"),
+        ({"sparsity": 0.5, "unit_price": 0.1}, "unit_price: it cannot be had"),
+    ):
+        with pytest.raises(ox.ArgumentError, match=says):
+            fit_small(None, **options)
+
+
+def test_what_is_fixed_stays_as_it_was():
+    """By a function and by names, an array and a whole layer."""
+    network = small()
+    for fixed, kept in (
+        (lambda net: net.first, ("first",)),
+        (("first.weight",), ("first.weight",)),
+        (lambda net: (net.first.bias,), ("first.bias",)),
+    ):
+        fitted = ox.fit(network, dataset(), ox.Flat(), fixed=fixed, **QUICK)
+        for name in ("first.weight", "first.bias", "output.weight"):
+            layer, array = name.split(".")
+            one, two = (getattr(getattr(net, layer), array) for net in (network, fitted.network))
+            is_kept = any(name.startswith(part) for part in kept)
+            assert np.array_equal(one, two) == is_kept, (name, kept)
+        assert set(fitted.model.layout.fixed) == {n for n in ("first.weight", "first.bias") if n.startswith(kept)}
+    for wrong, says in (((lambda net: net.nothing), "fixed"), (["first.wieght"], r"first\.wieght")):
+        with pytest.raises(ox.OccamaxError, match=says):
+            ox.fit(network, dataset(), fixed=wrong, **QUICK)
+
+
+class Odd(eqx.Module):
+    """A layer, and an array that it uses in a way that has no name, or not at all."""
+
+    layer: eqx.nn.Linear
+    odd: jax.Array
+    is_used: bool = eqx.field(static=True)
+
+    def __call__(self, x):
+        return self.layer(jnp.sort(x * jnp.sin(self.odd)) if self.is_used else x)
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_an_array_whose_role_cannot_be_told_is_refused_by_name(is_used):
+    network = Odd(Tiny().first, jnp.ones(4), is_used)
+    with pytest.raises(ox.LayoutError, match=r"odd.*fixed"):
+        ox.fit(network, tiny_data(classes=3))
+    assert ox.fit(network, tiny_data(), ox.Flat(), fixed=["odd"], **QUICK).model.layout.fixed == ("odd",)
+
+
+def test_the_test_set_never_changes_what_is_trained():
+    data = pixels()
+    without = ox.fit(small(), data, ox.BMR(), preprocess=dataset().standardise(), **QUICK)
+    others = [ox.fit(small(), data, ox.BMR(), preprocess=dataset().standardise(), test=test, **QUICK)
+              for test in (pixels(30, seed=7), pixels(30, seed=8))]  # fmt: skip
+    for other in others:
+        assert same_arrays(without.state._replace(key=0), other.state._replace(key=0))
+    assert "accuracy" not in without.history[-1]
+
+
+def blacken(key, example):
+    """All that it says of a class is gone."""
+    return jnp.zeros_like(example)
+
+
+def test_augmentation_is_of_training_examples_only():
+    """With every training example black, a network learns nothing of classes; test and held-out examples stay."""
+    seen = fit_normed(None, augment=None)
+    blind = fit_normed(None, augment=blacken)
+    assert not same_arrays(seen.state.posterior, blind.state.posterior)
+    images, classes = dataset().test.inputs, dataset().test.targets
+    assert np.ptp(blind.predict(images), axis=0).max() > 0  # what it is asked is not black
+    assert blind.evaluate() == blind.evaluate((images, classes))
+    held = held_out_of(blind.method.calibration, 120).places
+    assert len(held) == 6
+    raw = dataset().train
+    one_draw = Program(Task(blind.model, blind.method, ox.Budget(**{k: QUICK[k] for k in QUICK if k != "num_samples"}),
+                            held_out_of(blind.method.calibration, 120)))  # fmt: skip
+    assert one_draw.task.augment is None  # a loaded fit evaluates without any
+    last = blind.history[-1]["held_out_nll"]
+    assert last != pytest.approx(_black_nll(blind, raw.targets[held]), abs=1e-9)
+
+
+def _black_nll(fitted, targets):
+    return fitted.evaluate((np.zeros((len(targets), 1, 6, 6), np.uint8), targets))["nll"]
+
+
+def test_several_seeds_are_several_fits(tmp_path):
+    found = fit_small(tmp_path, seeds=[3, 5], epochs=2)
+    assert [one.config.seed for one in found] == [3, 5]
+    assert [one.path.name for one in found] == ["seed3", "seed5"]
+    assert not same_arrays(found[0].state.posterior, found[1].state.posterior)
+    alone = fit_small(None, seed=5, epochs=2)
+    assert np.allclose(alone.state.posterior.mean, found[1].state.posterior.mean, atol=1e-4)
+    loaded = ox.load(tmp_path / "seed5", small())
+    assert np.isclose(loaded.evaluate(dataset())["nll"], found[1].history[-1]["nll"], rtol=1e-3)
+
+
+def test_a_stream_trains_as_memory_does(tmp_path):
+    """Also with buffers and augmentation."""
+    images, classes = dataset().train.inputs, dataset().train.targets
+    for part, rows in enumerate((slice(0, 50), slice(50, None))):
+        np.save(tmp_path / f"inputs-{part}.npy", images[rows])
+        np.save(tmp_path / f"targets-{part}.npy", classes[rows])
+    options = {**BUDGET, "augment": ox.RandomCrop(1), "preprocess": dataset().standardise()}
+    options["test"] = (dataset().test.inputs, dataset().test.targets)
+    streamed = ox.fit(normed(), ox.open_arrays(tmp_path), ox.BMR(), **options)
+    memory = ox.fit(normed(), (images, classes), ox.BMR(), **options)
+    for one, two in zip(*(jax.tree.leaves(f.state._replace(key=0)) for f in (streamed, memory)), strict=True):
+        assert np.allclose(one, two, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ox.ArgumentError, match="a stream feeds one seed"):
+        ox.fit(normed(), ox.open_arrays(tmp_path), ox.BMR(), seeds=2, **options)
 
 
 def test_epochs_are_reported_as_they_come():
     seen = []
-    small(on_epoch=lambda epoch: seen.append(epoch.number))
-    assert seen == [1, 2, 3]
+    fit_small(None, on_epoch=lambda epoch: seen.append(epoch.number))
+    assert seen == [1, 2, 3, 4]
 
 
-def test_regression_and_yes_or_no_targets():
-    x, y = tiny_data(n=200)
-    numbers = np.stack([x[:, 0], x[:, 1] * 0.5], axis=1)
-    fitted = ox.fit(Tiny(), (x, numbers), likelihood=ox.Gaussian(), test=(x, numbers), epochs=2, steps=300)
-    assert fitted.history[-1]["rmse"] < 0.5
-    bits = np.stack([y, 1 - y], axis=1)
-    fitted = ox.fit(Tiny(), (x, bits), likelihood=ox.Bernoulli(), epochs=2, steps=200)
-    assert ((fitted.predict(x)[:, 0] > 0.5) == y).mean() > 0.8
+class WorkError(Exception):
+    pass
 
 
-def test_only_what_is_selected_is_trained():
-    fitted, *_ = small(select=lambda network: network.second)
-    assert eqx.tree_equal(fitted.network.first, Tiny().first)
-    assert not eqx.tree_equal(fitted.network.second, Tiny().second)
+@pytest.fixture
+def no_work(monkeypatch):
+    """Whatever starts training is an error."""
+
+    def work(*_):
+        raise WorkError
+
+    monkeypatch.setattr(Program, "start", work)
+
+
+FOUR = np.zeros((5, 4), np.float32)
+MATRIX = eqx.nn.Lambda(lambda x: jnp.outer(x, x))
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ((np.zeros((5, 4), np.float32), np.zeros(4, int)), "5 inputs, 4 targets"),
-        ((np.zeros((0, 4), np.float32), np.zeros(0, int)), "at least one"),
-        ((np.full((5, 4), np.nan, np.float32), np.zeros(5, int)), "NaN"),
+        ((FOUR, np.zeros(4, int)), "5 inputs, 4 targets"),
+        ((FOUR[:0], np.zeros(0, int)), "at least one"),
+        ((FOUR + np.nan, np.zeros(5, int)), "NaN"),
         ((np.zeros((5, 7), np.float32), np.zeros(5, int)), r"shape \(7,\)"),
-        ((np.zeros((5, 4), np.float32), np.full(5, 2)), "class 2 found, but the network has 2 outputs"),
-        ((np.zeros((5, 4), np.float32), np.full(5, -1)), "class -1 found"),
-        ((np.zeros((5, 4), np.float32), np.zeros(5)), "class numbers"),
+        ((FOUR, np.full(5, 2)), "class 2 found, but the network has 2 outputs"),
+        ((FOUR, np.full(5, -1)), "class -1 found"),
+        ((FOUR, np.zeros((5, 3))), "targets"),
+        ("fashion_mini", "open it first: ox.load_data"),
+        (7, "data: int given"),
     ],
 )
-def test_bad_data_is_refused_before_any_work(data, says):
+def test_bad_data_is_refused_before_any_work(data, says, no_work):
     with pytest.raises(ox.ArgumentError, match=says):
         ox.fit(Tiny(), data)
 
 
-def test_a_string_is_no_method():
-    with pytest.raises((ox.ArgumentError, TypeError), match="method"):
-        ox.fit(Tiny(), tiny_data(), method="bmr")  # pyright: ignore
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": "bmr"}, "method: 'bmr'"),
+        ({"epochs": 0}, "epochs: 0"),
+        ({"steps_per_epoch": 2.5}, "steps_per_epoch: 2.5"),
+        ({"batch_size": True}, "batch_size: True"),
+        ({"num_samples": 0}, "num_samples: 0"),
+        ({"curve_samples": 0}, "curve_samples: 0"),
+        ({"seed": -1}, "seed: -1"),
+        ({"seed": 2**32}, "seed: 4294967296"),
+        ({"seeds": 0}, "seeds: 0"),
+        ({"seeds": [1, 1]}, r"seeds: \[1, 1\]"),
+        ({"compute_dtype": "float16"}, "compute_dtype: 'float16'"),
+        ({"compute_dtype": "float99"}, "compute_dtype: 'float99'"),
+        ({"halvings": -1}, "halvings: -1"),
+        ({"resume": True}, "out: resume"),
+        ({"keep_best": True}, "out: .*keep_best"),
+        ({"likelihood": "gauss"}, "likelihood: 'gauss'"),
+        ({"augment": "flip"}, "augment: 'flip'"),
+        ({"augment": lambda key, x: x[:2]}, "must keep shape and type"),
+        ({"devices": 99}, "devices: 99"),
+        ({"test": (FOUR, np.full(5, 9))}, "class 9 found"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_work(options, says, no_work):
+    with pytest.raises((ox.ArgumentError, TypeError), match=says):
+        ox.fit(Tiny(), tiny_data(), **options)
 
 
-def test_a_network_with_the_wrong_output_is_refused():
-    class Matrix(eqx.Module):
-        layer: eqx.nn.Linear
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ox.MAP(reduction=ox.Reduction()), "reduction: "),
+        (lambda: ox.BMR(learning_rate=optax.adam(1e-3)), "learning_rate: "),
+        (lambda: ox.BMR(optimizer=optax.adam), "optimizer: .*call it"),
+        (lambda: ox.BMR(optimizer=1e-3), "optimizer: "),
+        (lambda: ox.BMR(prior="flat"), "prior: "),
+        (lambda: ox.BMR(kl_weight=lambda step: "much"), "kl_weight: "),
+        (lambda: ox.BMR(reduction=ox.criteria.Evidence()), "reduction: "),
+        (lambda: ox.BMR(calibration=True), "calibration: "),
+        (lambda: ox.BMR(dropout=1.0), "dropout: 1.0"),
+        (lambda: ox.BMR(lerning_rate=1.0), "Did you mean learning_rate"),
+        (lambda: ox.BMR(target_rate_factor=0.0), "target_rate_factor: 0"),
+        (lambda: ox.MAP(estimator=ox.Flipout()), "estimator: "),
+        (lambda: ox.MAP(optimizer=ox.NaturalGradient()), "optimizer: "),
+    ],
+)
+def test_a_method_of_the_wrong_kind_cannot_be_made(make, says):
+    with pytest.raises(ox.ArgumentError, match=says):
+        make()
 
-        def __call__(self, x):
-            return self.layer(x)[:, None]
 
-    with pytest.raises(ox.ArgumentError, match="one axis of outputs"):
-        ox.fit(Matrix(eqx.nn.Linear(4, 2, key=jax.random.key(0))), tiny_data())
+def test_networks_that_cannot_be_trained_are_refused(no_work):
+    module, _ = normed()
+    images = dataset()
+    for network, data, says in (
+        (module, images, "no state was given"),
+        ("mlp", tiny_data(), "network: str given"),
+        (MATRIX, tiny_data(), "no floating-point array"),
+        (eqx.nn.Sequential([Tiny().first, MATRIX]), tiny_data(), "one axis of outputs"),
+        (lambda x: x, tiny_data(), "no floating-point array"),
+    ):
+        with pytest.raises(ox.OccamaxError, match=says):
+            ox.fit(network, data)
+    with pytest.raises(ox.ArgumentError, match="estimator: a network with a state"):
+        ox.fit(normed(), images, ox.Flat(estimator=ox.Flipout()))
+
+
+def test_targets_choose_the_likelihood():
+    data = problem_module.read_data(numbers())
+    found = problem_module.default_likelihood(data)
+    assert found == ox.Gaussian(center=found.center, scale=found.scale)
+    assert found.center == pytest.approx(data.targets.mean(0), rel=1e-4)
+    assert found.scale == pytest.approx(data.targets.std(0), rel=1e-4)
+    assert problem_module.default_likelihood(problem_module.read_data(tiny_data())) == ox.Categorical()
+    constant = problem_module.read_data((FOUR, np.full(5, 2.0)))
+    assert problem_module.default_likelihood(constant) == ox.Gaussian(center=(2.0,), scale=(1.0,))
+
+
+def test_a_run_goes_on_only_as_what_it_was(fits, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(fits["own with state"].path, path)
+    for options, says in (
+        ({"steps_per_epoch": 5}, "steps_per_epoch: 6 there, 5 here"),
+        ({"augment": ox.RandomCrop(2)}, "augment"),
+        ({"augment": None}, "augment"),
+        ({"method": replace(ox.BMR(), dropout=0.5)}, "dropout: 0.0 there, 0.5 here"),
+        ({"fixed": ["conv.bias"]}, "fixed"),
+        ({"compute_dtype": "bfloat16"}, "compute_dtype"),
+        ({"seed": 3}, "seed: 0 there, 3 here"),
+    ):
+        with pytest.raises(ox.RunError, match=f"another run .*{says}"):
+            fit_normed(path, resume=True, **options)
+    with pytest.raises(ox.RunError, match="another run"):
+        ox.fit(small(), dataset(), ox.BMR(), out=path, resume=True, **BUDGET)
+
+
+def test_a_run_on_arrays_goes_on_only_with_the_same_arrays(tmp_path):
+    x, y = tiny_data()
+    options = {**QUICK, "out": tmp_path / "run", "progress": False}
+    first = ox.fit(Tiny(), (x, y), ox.Flat(), **options)
+    again = ox.fit(Tiny(), (x, y), ox.Flat(), resume=True, **options)
+    assert isinstance(again, Fit)
+    assert same_arrays(first.state.posterior, again.state.posterior)
+    with pytest.raises(ox.RunError, match=r"another run .*digest"):
+        ox.fit(Tiny(), (x + 1, y), ox.Flat(), resume=True, **options)
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_summary(fits, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(fits["own with state"].path, path)
+    before = RunFolder(path).read_json("summary.json")
+    fit_normed(path, resume=True)
+    assert RunFolder(path).read_json("summary.json") == before

@@ -131,23 +131,17 @@ def test_seeds_that_share_no_checkpoint_are_said(two_seeds, whole, tmp_path):
         fit_normed(tmp_path / "two", seeds=2, resume=True)
 
 
-def test_kills_at_random_moments(tmp_path):
-    """Three of what `benchmarks/kills.py` does by the hundred."""
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
-    process = kills.begin(alone)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    assert kills.killed_run(killed, 3, random.Random(0)) == 0
-    same_end(killed, alone)
-    assert [line["epoch"] for line in RunFolder(killed).metrics()] == list(range(1, kills.EPOCHS + 1))
-
-
-def test_sigterm_saves_and_says_how_to_go_on(tmp_path):
-    path = tmp_path / "run"
-    process = kills.begin(path)
-    while kills.lines(path) < 1:
+def test_kills_and_signals_to_a_process(tmp_path):
+    """A few of what `benchmarks/kills.py` does by the hundred: killed at random moments, then asked to stop by SIGTERM,
+    which saves and says how to go on."""
+    alone, path = tmp_path / "alone", tmp_path / "killed"
+    undisturbed = kills.begin(alone)
+    resume = kills.killed(path, 1, random.Random(0))
+    process = kills.begin(path, *resume)
+    first = kills.lines(path)
+    while kills.lines(path) <= first:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+        time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, said
@@ -155,7 +149,10 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path):
     command = shlex.split(said.strip().splitlines()[-1])
     assert (command[0], command[-1]) == ("occamax", "--resume")
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=kills.HERE)
-    assert len(RunFolder(path).metrics()) == kills.EPOCHS
+    _, said = undisturbed.communicate()
+    assert undisturbed.returncode == 0, said
+    same_end(path, alone)
+    assert [line["epoch"] for line in RunFolder(path).metrics()] == list(range(1, kills.EPOCHS + 1))
 
 
 def damage(path):

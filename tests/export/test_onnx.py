@@ -1,61 +1,52 @@
-"""ONNX files: raw pixels in, the network's own probabilities out, for any batch."""
+"""ONNX files: raw examples in, the network's own answers out, for any batch."""
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import onnxruntime
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamax.data import Standardise
-from occamax.errors import ExportError
-from occamax.export import Card, compact, to_chain
-from occamax.export.chain import Activation, Affine, Chain, Convolution, Flatten, Pool, Take
-from occamax.export.entrance import on_raw_pixels, without_costly_taking
-from occamax.export.onnx_file import steps_between, write_onnx
-from occamax.export.phases import PooledConvolution, with_phases
+from occamax.export.absorbing import TAKING
+from occamax.export.card import Card
+from occamax.export.exporting import _named, _network, arrays_of, trace
+from occamax.export.onnx_builder import steps_between
+from occamax.export.onnx_file import write_onnx
+from occamax.storage.digest import is_intact
+from occamax.structure.compaction import compact
+from occamax.structure.interpreter import evaluate
+from occamax.structure.trace import trace as trace_function
 
-from .test_compact import MAKE, masked
-
-
-def session(data):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+from .samples import MAKE, exportable, inputs_for
+from .test_operations import session
 
 
-@pytest.mark.parametrize(
-    ("name", "small"),
-    [(name, True) for name in MAKE if name != "equinox mlp"] + [("vit", False)],
-)
-def test_the_file_says_what_the_network_says(name, small):
-    make, shape = MAKE[name]
-    key = jax.random.key(3)
-    network = eqx.nn.inference_mode(masked(make(key), key, 0.3, 0.3, 0.4))
-    pad = 2 if shape[-1] == 32 else 0
-    raw_shape = (shape[0], shape[1] - 2 * pad, shape[2] - 2 * pad)
-    mean, std = tuple(0.1 * i + 0.3 for i in range(shape[0])), tuple(0.2 + 0.05 * i for i in range(shape[0]))
-    chain = to_chain(network)
-    chain = compact(chain)[0] if small else chain
-    classes = np.asarray(chain(jnp.zeros(shape))).size
-    card = Card(tuple(f"class {i}" for i in range(classes)), raw_shape, mean, std, pad, "0.0")
-    runner = session(write_onnx(chain, card))
-    prepare = Standardise(mean, std, pad)
-    for batch in (1, 5):
-        pixels = np.random.default_rng(0).integers(0, 256, (batch, *raw_shape), np.uint8)
-        (found,) = runner.run(None, {"pixels": pixels})
-        expected = jax.jit(jax.vmap(lambda x: jax.nn.softmax(network(prepare(x)))))(jnp.asarray(pixels))
-        assert found.shape == (batch, classes)
-        assert np.allclose(found, expected, atol=1e-5)
-    assert Card.from_json(runner.get_modelmeta().custom_metadata_map["occamax"], "x") == card
+def bound(source):
+    return trace(source).bind(arrays_of(source.model, source.believed.posterior.point, source.believed.mask))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "class_names": 3}'])
-def test_what_is_no_card_is_named(text):
-    with pytest.raises(ExportError, match=r"file\.onnx"):
-        Card.from_json(text, "file.onnx")
+def operations(content):
+    return [node.op_type for node in onnx.load_from_string(content).graph.node]
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_file_says_what_the_network_says(name):
+    source = exportable(name)
+    graph = bound(source)
+    card = _named(source, graph)
+    runners = [session(write_onnx(graph, card, as_usual=True)), session(write_onnx(compact(graph)[0], card))]
+    ask = _network(source)
+    for batch in (1, 7):
+        inputs = inputs_for(name, batch)
+        expected = ask(inputs)
+        for runner in runners:
+            (found,) = runner.run(None, {card.input_name: inputs})
+            assert found.shape == expected.shape
+            assert np.allclose(found, expected, atol=2e-5 * max(1.0, np.abs(expected).max()))
+        assert np.allclose(evaluate(compact(graph)[0], [inputs])[0], expected, atol=2e-5 * max(1.0, np.abs(expected).max()))
+    assert runners[1].get_inputs()[0].name == ("pixels" if MAKE[name][2] == "uint8" else "inputs")
+    assert runners[1].get_outputs()[0].name == ("prediction" if name == "table" else "probabilities")
+    assert Card.from_json(runners[1].get_modelmeta().custom_metadata_map["occamax"], "x") == card
 
 
 @given(st.lists(st.integers(0, 800), max_size=20), st.integers(0, 300))
@@ -68,58 +59,84 @@ def test_a_vector_comes_back_from_its_steps(gaps, zeros_at_the_end):
     assert np.array_equal(back, flat)
 
 
+def product(weight, shape=(10, 10), before=lambda x: x):
+    """A graph of one product with an image of bytes, flattened."""
+    return trace_function(
+        lambda arrays, x: before(x.astype(np.float32)).reshape(len(x), -1) @ weight, [], jax.ShapeDtypeStruct((1, *shape), "uint8")
+    )
+
+
 def test_zeros_take_no_room_in_the_file():
-    make, shape = MAKE["lenet-300-100"]
-    key = jax.random.key(3)
-    chain = to_chain(masked(make(key), key, 0.0, 0.0, 0.95))
-    card = Card(tuple("abcd"), shape, (0.3,), (0.2,), 0, "0.0")
-    packed, plain = write_onnx(chain, card), write_onnx(chain, card, sparse=False)
-    assert len(packed) < len(plain) / 2
-    pixels = np.random.default_rng(0).integers(0, 256, (7, *shape), np.uint8)
+    rng = np.random.default_rng(0)
+    weight = (rng.normal(size=(100, 300)) * (rng.random((100, 300)) < 0.05)).astype(np.float32)
+    graph, card = product(weight), Card(("a",) * 300, (1, 10, 10), "uint8", "0")
+    packed, plain = write_onnx(graph, card), write_onnx(graph, card, as_usual=True)
+    assert len(packed) < 5 * np.count_nonzero(weight) + 3000 + 300 * 8 < len(plain) / 5
+    pixels = rng.integers(0, 256, (7, 1, 10, 10)).astype(np.uint8)
     outputs = [session(content).run(None, {"pixels": pixels})[0] for content in (packed, plain)]
     assert np.array_equal(*outputs)
 
 
-@pytest.mark.parametrize(("outputs", "taken"), [(3, False), (3000, True)])
+def test_the_digest_is_in_the_file():
+    content = write_onnx(product(np.ones((100, 3), np.float32)), Card(("a", "b", "c"), (1, 10, 10), "uint8", "0"))
+    digest = session(content).get_modelmeta().custom_metadata_map["digest"]
+    assert is_intact(content, digest)
+    assert not is_intact(content[:-1] + bytes([content[-1] ^ 1]), digest)
+
+
+@pytest.mark.parametrize(("outputs", "taken"), [(3, False), (40 * TAKING, True)])
 def test_inputs_are_taken_where_it_pays(outputs, taken):
     """Ten of a hundred inputs are dead: a wide layer gains by not looking at them, a narrow one does not."""
-    rng = np.random.default_rng(0)
-    indices = np.arange(90) + 10
-    layer = Affine(rng.normal(size=(outputs, 90)), rng.normal(size=outputs))
-    stages = [Flatten(), Take(indices), layer]
-    found = without_costly_taking(stages, (1, 10, 10))
-    assert any(isinstance(stage, Take) for stage in found) == taken
-    x = rng.normal(size=(1, 10, 10))
-    assert np.allclose(Chain(tuple(found))(x), Chain(tuple(stages))(x), atol=1e-4)
-    card = Card(("a",), (1, 10, 10), (0.3,), (0.2,), 0, "0.0")
-    raw = on_raw_pixels(found, card, (1, 10, 10))
-    assert np.allclose(Chain(tuple(raw))(255 * (0.2 * x + 0.3)), Chain(tuple(stages))(x), atol=1e-4)
+    weight = np.random.default_rng(0).normal(size=(100, outputs)).astype(np.float32)
+    weight[:10] = 0.0
+    small, kept = compact(product(weight))
+    assert [(line.where, line.after) for line in kept[:1]] == [("inputs", 90)]
+    content = write_onnx(small, Card(("a",) * outputs, (1, 10, 10), "uint8", "0"))
+    assert ("Gather" in operations(content)) is taken
+    pixels = np.random.default_rng(1).integers(0, 256, (3, 1, 10, 10)).astype(np.uint8)
+    (found,) = session(content).run(None, {"pixels": pixels})
+    assert np.allclose(found, pixels.reshape(3, -1) @ weight, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("size", [(8, 9), (12, 7)])
-@pytest.mark.parametrize("between", [["tanh"], [], ["relu", "tanh"]])
-def test_a_mean_over_squares_joins_the_convolution_before_it(size, between):
-    rng = np.random.default_rng(0)
-    filters = [rng.normal(size=(3, 2, 3, 2)), rng.normal(size=(5, 3, 2, 2))]
-    layers = [Convolution(w.astype(np.float32), rng.normal(size=len(w)).astype(np.float32)) for w in filters]
-    stages = [layers[0], *map(Activation, between), Pool("mean"), layers[1], Activation("tanh"), Flatten()]
-    (first, *rest) = with_phases(stages)
-    assert isinstance(first, PooledConvolution)
-    assert rest == stages[-3:]
-    card = Card(tuple("abcd"), (2, *size), (0.3, 0.4), (0.2, 0.1), 0, "0.0")
-    shape = Chain(tuple(stages))(np.zeros((2, *size), np.float32)).shape
-    stages.append(Affine(rng.normal(size=(4, *shape)).astype(np.float32), np.zeros(4, np.float32)))
-    pixels = rng.integers(0, 256, (3, 2, *size)).astype(np.uint8)
-    plain, ours = (
-        session(write_onnx(Chain(tuple(stages)), card, joined=joined)).run(None, {"pixels": pixels})[0]
-        for joined in (False, True)
-    )
-    assert np.allclose(ours, plain, atol=1e-5)
-    assert not np.allclose(ours[0], ours[1], atol=1e-3)
+@pytest.mark.parametrize(("name", "absent"), [("mlp", {"Sub", "Div", "Mul"}), ("mixer", {"Sub", "Div", "Sqrt"}), ("vit", {"Sub", "Div", "Exp"})])
+def test_the_first_layer_standardises(name, absent):
+    source = exportable(name)
+    graph = bound(source)
+    found = set(operations(write_onnx(graph, _named(source, graph)))) - ({"Mul"} if name != "mlp" else set())
+    if name == "mlp":
+        absent = absent - {"Mul"}  # swish is a product
+    assert not found & absent
+    assert name == "mlp" or "LayerNormalization" in found
 
 
-def test_a_maximum_stays_as_it_is():
-    rng = np.random.default_rng(0)
-    layer = Convolution(rng.normal(size=(3, 2, 3, 2)), rng.normal(size=3))
-    for stages in ([layer, Pool("max")], [layer, Flatten()], [Pool("mean"), layer], [layer, Pool("max"), Pool("mean")]):
-        assert with_phases(stages) == stages
+def test_black_edges_are_not_standardised_away():
+    """What a padded convolution sees beyond the image is zero after standardising: it stays a step of its own."""
+    source = exportable("residual")
+    graph = bound(source)
+    steps = operations(write_onnx(graph, _named(source, graph)))
+    assert steps.index("Add") < steps.index("Conv")
+
+
+@pytest.mark.parametrize(("name", "joined"), [("lenet", 2), ("pooled", 1), ("lenet-caffe", 0), ("grouped", 0)])
+def test_a_mean_over_squares_joins_the_convolution_before_it(name, joined):
+    source = exportable(name)
+    graph = bound(source)
+    card = _named(source, graph)
+    steps = operations(write_onnx(graph, card))
+    assert steps.count("Concat") == joined  # of the four places' filters
+    assert operations(write_onnx(graph, card, as_usual=True)).count("AveragePool") - steps.count("AveragePool") == joined
+
+
+def test_batch_statistics_go_into_the_layers():
+    source = exportable("residual")
+    graph = bound(source)
+    steps = operations(write_onnx(graph, _named(source, graph)))
+    assert not {"Sqrt", "Div", "Sub"} & set(steps)
+
+
+def test_one_number_is_stored_once():
+    source = exportable("grouped")
+    graph = bound(source)
+    content = write_onnx(graph, _named(source, graph))
+    assert "LayerNormalization" in operations(content)
+    assert max(np.prod(tensor.dims) for tensor in onnx.load_from_string(content).graph.initializer) <= 6 * 4 * 4

@@ -1,5 +1,6 @@
-"""Held-out examples are never trained on, and give the outputs their temperature."""
+"""Held-out examples are never trained on, say what an example costs, and give the outputs their temperature."""
 
+import functools
 from dataclasses import replace
 
 import equinox as eqx
@@ -7,140 +8,138 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import occamax as ox
 from occamax.data import Stream
+from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
-from occamax.evaluation import best_temperature, outputs_of_draws, with_outputs_divided
-from occamax.experiment.loop import epochs
-from occamax.experiment.program import Program
-from occamax.inference.calibration import Calibration, count_trained, places_held_out, places_trained
+from occamax.experiment.feeder import Feeder
+from occamax.experiment.loop import Evaluation, Loop
+from occamax.experiment.program import Program, Task
+from occamax.inference.calibration import Calibration, held_out_of
 from occamax.inference.likelihoods import Categorical, Gaussian
-from occamax.inference.schedules import Affordable
-from occamax.inference.training import draws
-from occamax.methods import MAP, Flat
+from occamax.inference.model import Model
+from occamax.inference.schedules import Affordable, Constant
+from occamax.inference.training import Budget, draws
+from occamax.methods import Flat
 
-from ..tolerances import SINGLE
-from ..toys import Tiny, tiny_data
+from ..toys import Tiny, like, tiny_data, tiny_model
 
-METHOD = Flat(kl_weight=ox.Constant(0.05), calibration=Calibration(one_in=5, spread=2.0))
+METHOD = Flat(kl_weight=0.05, calibration=Calibration(one_in=2, log_temperature_std=2.0, num_samples=8))
+SEEDS = (0, 1)
+EXAMPLES, STEPS = 60, 60
+DATA = tuple(map(jnp.asarray, tiny_data(EXAMPLES)))
+HELD_OUT = HeldOut(EXAMPLES, 2)
+COMPILED = ("train_chunk", "_evaluate", "_outputs", "_divided")
 
 
-def run(method, data, seeds=(0,), count=3, steps=60, network=None, test=None):
-    program = Program(ox.Model(network or Tiny(), method.prior), method, ox.Budget(count, steps, 16), seeds)
-    return list(epochs(program, program.start(), tuple(map(jnp.asarray, data)), test, samples=50))[-1]
+@functools.cache
+def program_of(method=METHOD, count=3):
+    """All share the compiled parts of the first: what differs is the KL weight, which the state carries."""
+    held_out = held_out_of(method.calibration, EXAMPLES)
+    assert held_out == HELD_OUT
+    program = Program(Task(tiny_model(), method, Budget(count, STEPS, 16), held_out, SEEDS))
+    for name in COMPILED if method != METHOD else ():
+        setattr(program, name, getattr(program_of(), name))
+    return program
 
 
-@pytest.mark.parametrize(("examples", "spacing"), [(20, 5), (23, 5), (24, 5), (7, 2), (100, 24), (9, 0)])
+def epochs_of(program, data=DATA, test=None):
+    return list(Loop(program, data, Evaluation(test, 50)).epochs(program.start()))
+
+
+@given(st.integers(1, 300), st.integers(0, 60))
 def test_held_out_and_trained_are_all_examples_once(examples, spacing):
-    places = np.asarray(places_trained(jnp.arange(count_trained(examples, spacing)), spacing))
-    assert sorted([*places, *places_held_out(examples, spacing)]) == list(range(examples))
+    held_out = HeldOut(examples, spacing if spacing != 1 else 0)
+    places = held_out.places_trained(np.arange(held_out.trained))
+    assert sorted([*places, *held_out.places]) == list(range(examples))
+    assert len(held_out.places) == held_out.count
 
 
-def test_no_batch_holds_what_is_held_out():
-    rows, _ = draws(jax.random.key(0), 0, 200, 16, 43, 5)
-    assert set(np.unique(rows)) == set(range(43)) - set(places_held_out(43, 5))
+@given(st.integers(1, 2_000_000), st.integers(2, 50), st.integers(1, 5000))
+def test_how_many_are_held_out(examples, one_in, most):
+    """One in so many, at most so many, and none where it would be fewer than two."""
+    held_out = Calibration(one_in=one_in, most=most).held_out(examples)
+    assert held_out.count <= min(most, examples // one_in)
+    if held_out.spacing:
+        assert held_out.count >= 2
+    else:
+        assert examples < 2 * max(one_in, -(-examples // most))
+    assert held_out_of(None, examples) == HeldOut(examples)
 
 
-def test_how_many_are_held_out():
+def test_how_many_are_held_out_by_hand():
     one = Calibration(one_in=20, most=2500)
-    assert [one.spacing(n) for n in (39, 40, 50_000, 60_000, 1_000_000)] == [0, 20, 20, 24, 400]
+    assert [one.held_out(n).spacing for n in (39, 40, 50_000, 60_000, 1_000_000)] == [0, 20, 20, 24, 400]
+
+
+@functools.cache
+def calibrated(wrong_labels=False):
+    """Two seeds after three epochs; with the labels of what is held out as they are, or all of them wrong."""
+    x, y = DATA
+    return epochs_of(program_of(), (x, y.at[HELD_OUT.places].set(1 - y[HELD_OUT.places]) if wrong_labels else y))
 
 
 def test_held_out_examples_set_the_temperature_and_nothing_else():
-    x, y = tiny_data(50)
-    other = y.copy()
-    held = places_held_out(50, 5)
-    other[held] = 1 - other[held]
-    one, two = run(METHOD, (x, y)), run(METHOD, (x, other))
-    # the first layer's 4 × 3 weights and 3 biases, the last layer's 3 × 2 and 2, the scales
-    first, last = (np.split(np.asarray(e.state.posterior.mean), [15, 23]) for e in (one, two))
-    assert np.array_equal(first[0], last[0])
-    assert np.array_equal(first[2], last[2])
-    assert two.metrics[0]["temperature"] > 2 * one.metrics[0]["temperature"]  # all wrong: be as unsure as allowed
-    scaled = [part[1] * e.metrics[0]["temperature"] for part, e in ((first, one), (last, two))]
-    assert np.allclose(*scaled, rtol=1e-4)
+    one, two = calibrated()[-1], calibrated(True)[-1]
+    for seed in range(len(SEEDS)):
+        # the first layer's 4 × 3 weights and 3 biases, the last layer's 3 × 2 and 2, the scales
+        first, last = (np.split(np.asarray(e.state.posterior.mean[seed]), [15, 23]) for e in (one, two))
+        assert np.array_equal(first[0], last[0])
+        assert np.array_equal(first[2], last[2])
+        temperatures = [e.metrics[seed]["temperature"] for e in (one, two)]
+        assert temperatures[1] > 1.5 * temperatures[0]  # all wrong: be as unsure as allowed
+        assert np.allclose(first[1] * temperatures[0], last[1] * temperatures[1], rtol=1e-4)
+
+
+def test_the_figures_say_what_held_out_examples_cost():
+    costs = [[line["held_out_nll"] for line in epoch.metrics] for epoch in calibrated()]
+    wrong = [[line["held_out_nll"] for line in epoch.metrics] for epoch in calibrated(True)]
+    assert np.shape(costs) == (3, len(SEEDS))
+    assert np.all(np.array(costs)[-1] < np.array(wrong)[-1])
 
 
 def test_draws_after_an_epoch_change_what_is_seen_and_not_what_is_learnt():
-    x, y = tiny_data(50)
-    found = []
-    for count in (1, 40):
-        method = replace(METHOD, calibration=replace(METHOD.calibration, draws_an_epoch=count))
-        program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(2, 20, 16))
-        found.append(next(epochs(program, program.start(), (jnp.asarray(x), jnp.asarray(y)), None)).metrics[0])
-    one, many = found
-    assert one["held_out_nll"] != many["held_out_nll"]
-    assert one["neg_elbo"] == many["neg_elbo"]
-    with pytest.raises(ArgumentError, match="draws_an_epoch"):
-        Calibration(draws_an_epoch=0)
+    other = replace(METHOD, calibration=replace(METHOD.calibration, epoch_samples=40))
+    one, two = calibrated()[0].metrics, epochs_of(program_of(other))[0].metrics
+    assert [line["held_out_nll"] for line in one] != [line["held_out_nll"] for line in two]
+    assert [line["neg_elbo"] for line in one] == [line["neg_elbo"] for line in two]
 
 
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
-def test_what_held_out_examples_cost_sets_the_next_epochs_divergence(seeds):
+def test_what_held_out_examples_cost_sets_the_next_epochs_divergence():
     """By the formula, written out; in the first epoch half a nat is taken. No schedule's end comes near."""
-    x, y = tiny_data(50)
-    method = replace(METHOD, kl_weight=ox.Affordable(0.9, 0.1, 0.99, 1.0))
-    program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(4, 200, 16), seeds)
-    lines = [e.metrics for e in epochs(program, program.start(), (jnp.asarray(x), jnp.asarray(y)), None)]
-    most = Categorical().baseline(y)
-    nats = [[0.5] * len(seeds), *([min(m["held_out_nll"], most) for m in line] for line in lines)]
-    for before, line in list(zip(nats, lines, strict=False))[:3]:
+    program = program_of(replace(METHOD, kl_weight=Affordable(0.9, 0.1, 0.99, 1.0)), 6)
+    lines = [epoch.metrics for epoch in epochs_of(program)]
+    most = Categorical().baseline(np.asarray(DATA[1]))
+    nats = [[0.5] * len(SEEDS), *([min(m["held_out_nll"], most) for m in line] for line in lines)]
+    for before, line in list(zip(nats, lines, strict=False))[:5]:
         found = [m["kl_weight"] for m in line]
-        assert found == pytest.approx([0.1 * 40 * n / program.model.layout.size for n in before], rel=1e-3)
-    assert max(nats[2]) < 0.9 * most
+        assert found == pytest.approx([0.1 * 30 * n / program.model.layout.size for n in before], rel=1e-3)
+    assert max(nats[5]) < 0.9 * most
 
 
-def test_the_best_temperature_is_the_one_the_labels_were_drawn_with():
-    """Logits are known; labels are drawn from them divided by 2.5."""
-    key, label_key = jax.random.split(jax.random.key(3))
-    logits = 5.0 * jax.random.normal(key, (1, 20_000, 4))
-    labels = jax.random.categorical(label_key, logits[0] / 2.5)
-    assert best_temperature(logits, labels, Categorical()) == pytest.approx(2.5, rel=0.03)
-
-
-def test_it_is_the_least_of_the_averaged_likelihood():
-    """Of the average over draws, not of each draw, by a plain search; with a prior, nearer to one."""
-    logits = 3.0 * jax.random.normal(jax.random.key(4), (6, 300, 3))
-    labels = jax.random.categorical(jax.random.key(5), logits.mean(0))
-
-    def nll(temperature):
-        probabilities = np.asarray(jax.nn.softmax(logits / temperature)).mean(0)
-        return -np.log(probabilities[np.arange(300), labels]).sum()
-
-    grid = np.exp(np.linspace(-2.5, 2.5, 1001))
-    best = grid[np.argmin([nll(t) for t in grid])]
-    assert best_temperature(logits, labels, Categorical()) == pytest.approx(best, rel=0.01)
-    with_prior = grid[np.argmin([nll(t) + 0.5 * (np.log(t) / 0.1) ** 2 for t in grid])]
-    assert best_temperature(logits, labels, Categorical(), 0.1) == pytest.approx(with_prior, rel=0.01)
-    assert abs(np.log(with_prior)) < 0.9 * abs(np.log(best))
-
-
-@pytest.mark.parametrize("method", [METHOD, MAP(calibration=Calibration(one_in=5))], ids=["mean-field", "point"])
-def test_dividing_the_last_layer_divides_the_outputs(method):
-    program = Program(ox.Model(Tiny(), method.prior), method, ox.Budget(1, 5, 16))
-    state, x, key = program.start(), jnp.asarray(tiny_data(12)[0]), jax.random.key(9)
-    mask = state.mask.at[-1].set(False)  # a removed weight stays its prior
-    posterior = with_outputs_divided(program.model, state.posterior, mask, jnp.float32(3.0))
-    before, after = (outputs_of_draws(program.model, p, mask, key, x, 4) for p in (state.posterior, posterior))
-    assert np.allclose(after, before / 3.0, atol=SINGLE)
-    assert posterior.point[-1] == state.posterior.point[-1]
-
-
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
-def test_an_overconfident_network_becomes_less_sure(seeds):
-    x, _ = tiny_data(400)
-    noisy = ((x[:, 0] > 0) ^ (np.random.default_rng(1).random(400) < 0.3)).astype(np.int32)
+def test_an_overconfident_network_becomes_less_sure():
+    """Three labels in ten are wrong; the network learns them by heart."""
+    x = DATA[0]
+    noisy = jnp.asarray((np.asarray(x[:, 0] > 0) ^ (np.random.default_rng(1).random(EXAMPLES) < 0.3)).astype(np.int32))
     more = jnp.asarray(tiny_data(2000, seed=5)[0])
-    truth = ((more[:, 0] > 0) ^ (np.random.default_rng(2).random(2000) < 0.3)).astype(np.int32)
-    few = (x[:60], noisy[:60])
-    cold = replace(METHOD, kl_weight=ox.Constant(1e-4), calibration=Calibration(one_in=2, spread=2.0))
-    last = run(cold, few, seeds, 4, 400, test=(more, truth))
-    plain = run(replace(cold, calibration=None), few, seeds, 4, 400, test=(more, truth))
-    for calibrated, raw in zip(last.metrics, plain.metrics, strict=True):
-        assert calibrated["temperature"] > 1.0
-        assert calibrated["ece"] < raw["ece"]
-        assert calibrated["nll"] < raw["nll"]
+    truth = jnp.asarray((np.asarray(more[:, 0] > 0) ^ (np.random.default_rng(2).random(2000) < 0.3)).astype(np.int32))
+    program = program_of(replace(METHOD, kl_weight=Constant(1e-4)), 27)
+    before = {}
+
+    def calibrate(state, *data):
+        before["state"] = jax.tree.map(jnp.copy, state)
+        return Program.calibrate(program, state, *data)
+
+    program.calibrate = calibrate
+    loop = Loop(program, (x, noisy))
+    last = list(loop.epochs(program.start()))[-1]
+    raw, better = (loop._scores(state, (more, truth), 50) for state in (before["state"], last.state))
+    for line, one, two in zip(last.metrics, raw, better, strict=True):
+        assert line["temperature"] > 1.0
+        assert two["ece"] < one["ece"]
+        assert two["nll"] < one["nll"]
 
 
 class Squashed(eqx.Module):
@@ -153,29 +152,43 @@ class Squashed(eqx.Module):
 
 
 def test_where_the_last_layer_is_not_the_end_nothing_is_changed():
-    x, y = tiny_data(50)
-    with_it = run(METHOD, (x, y), network=Squashed(Tiny()))
-    assert with_it.metrics[0]["temperature"] == 1.0
+    program = Program(Task(Model(Squashed(Tiny()), like(4), METHOD.prior), METHOD, Budget(1, 1, 16), HELD_OUT))
+    state = program.start()
+    after, temperatures = program.calibrate(state, DATA[0][:30], DATA[1][:30])
+    assert temperatures == [1.0]
+    assert after is state
 
 
 def test_without_logits_nothing_is_changed():
-    x, _ = tiny_data(60)
-    program = Program(ox.Model(Tiny(), METHOD.prior, Gaussian()), METHOD, ox.Budget(2, 5, 16))
-    data = jnp.asarray(x), jnp.asarray(x[:, :2])
-    last = list(epochs(program, program.start(), data, None))[-1]
-    assert last.metrics[0]["temperature"] == 1.0
-    assert last.state.nats == Affordable(1.0, 1.0).first_nats  # nats of a density depend on the unit
+    model = tiny_model(likelihood=Gaussian())
+    program = Program(Task(model, METHOD, Budget(1, 1, 16), HELD_OUT))
+    state = program.start()
+    after, temperatures = program.calibrate(state, DATA[0], DATA[0][:, :2])
+    assert temperatures == [1.0]
+    assert after is state
+    loop = Loop(program, (DATA[0], DATA[0][:, :2]))  # nats of a density depend on the unit
+    assert loop._with_nats(state, [{"fit": 0.1}], np.array([False])).nats == Affordable(1.0, 1.0).first_nats
 
 
 def test_a_stream_is_held_out_alike():
-    x, y = tiny_data(60)
-    arguments = {"method": METHOD, "epochs": 3, "steps": 5, "batch": 8}
-    memory, streamed = (ox.fit(Tiny(), data, **arguments) for data in ((x, y), Stream((x,), y)))
-    assert np.array_equal(memory.state.posterior.mean, streamed.state.posterior.mean)
-    assert memory.history[-1]["temperature"] == streamed.history[-1]["temperature"] != 1.0
+    """The same examples are held out of what is read batch by batch, and the same are read for each step, as of what
+    lies in memory. `data/test_stream.py` has both trained."""
+    stream = Stream((np.asarray(DATA[0]),), np.asarray(DATA[1]))
+    program = Program(Task(tiny_model(), METHOD, Budget(1, 20, 16), HELD_OUT))
+    for ours, theirs in zip(Loop(program, DATA).held, Loop(program, stream).held, strict=True):
+        assert np.array_equal(ours, theirs)
+    key = jax.random.key(3)
+    rows, _ = draws(key, 0, 20, 16, HELD_OUT)
+    inputs, targets = Feeder(program, stream, key)._read(0)
+    assert np.array_equal(inputs, DATA[0][rows])
+    assert np.array_equal(targets, DATA[1][rows])
+    assert not np.isin(rows, HELD_OUT.places).any()
 
 
-@pytest.mark.parametrize("wrong", [{"one_in": 1}, {"one_in": 2.5}, {"draws": 0}, {"most": 0}, {"spread": 0.0}])
-def test_wrong_values_are_named(wrong):
-    with pytest.raises(ArgumentError, match=f"{next(iter(wrong))}: .*must"):
-        Calibration(**wrong)
+WRONG = [("one_in", 1), ("one_in", 2.5), ("num_samples", 0), ("most", 0), ("log_temperature_std", 0.0), ("epoch_samples", 0)]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_wrong_values_are_named(unchecked, name, value):
+    with pytest.raises(ArgumentError, match=f"{name}: .*must"):
+        Calibration(**{name: value})

@@ -1,42 +1,66 @@
+"""One reduction: what goes is forgotten at once and for ever, and no more goes than may."""
+
+import functools
+from dataclasses import replace
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import occamax as ox
+from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
-from occamax.experiment import fit
 from occamax.inference.likelihoods import Gaussian
 from occamax.inference.model import Model
 from occamax.inference.optimizers import AdaBelief
 from occamax.inference.posteriors import IndependentNormals, Point
 from occamax.inference.priors import FlatPrior
 from occamax.inference.schedules import Constant, Cosine, Ramp
-from occamax.inference.training import Budget, make_epoch, start
-from occamax.methods import PaperBMR
-from occamax.reduction import Every, Evidence, Magnitude, Reduction, TargetSparsity, reduce
+from occamax.inference.training import Stepper, start
+from occamax.methods import MAP, PaperBMR
+from occamax.reduction import Every, Evidence, Magnitude, Reduction, SpikeAndSlab, TargetSparsity, reduce
+from occamax.reduction.reducing import idle
+from occamax.structure.units import Part, Units
 
-from ..toys import Tiny, tiny_data
+from ..toys import filled, like, normal, tiny_data, tiny_model
 
 
-def prepared(key, steps=5):
+@functools.cache
+def prepared():
     """A tiny model after a few steps, so that the optimiser's moments are not zero."""
-    model = Model(Tiny(), FlatPrior())
-    budget = Budget(2, steps, 16)
-    optimizer = AdaBelief()(Constant(1e-2), budget.total_steps)
-    posterior = IndependentNormals.around(0.5 * jax.random.normal(key, (model.latent_count,)), 0.3)
-    epoch = jax.jit(make_epoch(model, optimizer, budget, Constant(1.0)))
+    model, optimizer = tiny_model(), AdaBelief()(Constant(1e-2), 10)
+    posterior = IndependentNormals.around(0.5 * normal(model.latent_count), 0.3)
+    epoch = jax.jit(Stepper(model, optimizer).epoch(5, 16, HeldOut(32)))
     data = tuple(map(jnp.asarray, tiny_data()))
-    state, _ = epoch(start(posterior, model.layout.size, optimizer, key), data)
-    return model, optimizer, epoch, data, state
+    state, _ = epoch(start(model, posterior, optimizer, jax.random.key(0)), data)
+    return model, optimizer, lambda state: epoch(state, data)[0], state
 
 
-def test_removed_weights_are_forgotten_at_once(key):
+@functools.cache
+def compiled(reduction, units=()):
+    model, optimizer, *_ = prepared()
+    return jax.jit(lambda state, progress: reduce(model, state, reduction, optimizer, progress, units))
+
+
+def reduced(reduction, state=None, progress=0.0, units=()):
+    return compiled(reduction, units)(prepared()[-1] if state is None else state, progress)
+
+
+SOME = Reduction(Evidence(-1.0))
+ALL = Reduction(Evidence(-1e9))
+
+
+def test_removed_weights_are_forgotten_at_once():
     """Traps 1 and 4: posterior at the prior, moments at zero; what stays is untouched."""
-    model, optimizer, _, _, state = prepared(key)
-    after, record = reduce(model, state, Reduction(Evidence(-1.0)), optimizer)
-    gone = np.asarray(~after.mask)
+    model, _, _, state = prepared()
+    after, record = reduced(SOME)
+    gone, weights = np.asarray(~after.mask), model.layout.size
     assert 0 < gone.sum() < gone.size
-    weights = model.layout.size
     assert np.allclose(np.asarray(after.posterior.mean)[:weights][gone], 0.0)
     assert np.allclose(np.asarray(after.posterior.std)[:weights][gone], 1.0, atol=1e-6)
     assert np.array_equal(
@@ -48,118 +72,176 @@ def test_removed_weights_are_forgotten_at_once(key):
             assert np.asarray(before)[:weights][gone].any()
             assert np.array_equal(np.asarray(now)[:weights][~gone], np.asarray(before)[:weights][~gone])
     assert int(record.removed.sum()) == gone.sum()
-    assert record.remaining.tolist() == model.layout.totals(after.mask.astype(jnp.int32)).tolist()
+    assert record.remaining.tolist() == [
+        int(part.sum()) for part in np.split(~gone, np.cumsum(model.layout.sizes)[:-1])
+    ]
 
 
-def test_removed_weights_stay_at_the_prior_while_the_rest_trains(key):
-    model, optimizer, epoch, data, state = prepared(key)
-    reduced, _ = reduce(model, state, Reduction(Evidence(-1.0)), optimizer)
-    later, _ = epoch(reduced, data)
-    gone = np.asarray(~reduced.mask)
+def test_removed_weights_stay_at_the_prior_while_the_rest_trains():
+    _, _, epoch, _ = prepared()
+    before, _ = reduced(SOME)
+    later = epoch(before)
+    gone = np.asarray(~before.mask)
     for now, then in (
-        (later.posterior.mean, reduced.posterior.mean),
-        (later.posterior.log_std, reduced.posterior.log_std),
+        (later.posterior.mean, before.posterior.mean),
+        (later.posterior.log_std, before.posterior.log_std),
     ):
         assert np.array_equal(np.asarray(now)[: gone.size][gone], np.asarray(then)[: gone.size][gone])
         assert not np.array_equal(np.asarray(now)[: gone.size][~gone], np.asarray(then)[: gone.size][~gone])
-    again, record = reduce(model, later, Reduction(Evidence(-1.0)), optimizer)
+    again, record = reduced(SOME, later)
     assert np.abs(np.asarray(record.delta_f)[gone]).max() < 1e-6
     assert not np.asarray(again.mask)[gone].any()  # what is pruned stays pruned
 
 
-def test_the_mask_takes_part_in_every_prediction(key):
+def test_the_mask_takes_part_in_every_prediction():
     """Trap 2: whatever a removed weight's latent is, the outputs do not see it."""
-    model = Model(Tiny(), FlatPrior())
-    mask = jnp.arange(model.layout.size) % 3 != 0
-    latents = jax.random.normal(key, (model.latent_count,))
-    disturbed = latents.at[: model.layout.size].add(jnp.where(mask, 0.0, 100.0))
-    x, _ = tiny_data()
-    one, two = (model.outputs(model.bind(v, mask), jnp.asarray(x)) for v in (latents, disturbed))
-    assert jnp.array_equal(one, two)
-    assert jnp.array_equal(model.layout.pack(model.bind(latents, mask)) != 0, mask)
+    model, *_ = prepared()
+    mask = np.arange(model.layout.size) % 3 != 0
+    latents = np.asarray(normal(model.latent_count))
+    disturbed = latents.copy()
+    disturbed[: model.layout.size] += np.where(mask, 0.0, 100.0)
+    x = jnp.asarray(tiny_data()[0])
+
+    @jax.jit
+    def outputs(latents):
+        network = model.bind(latents, jnp.asarray(mask))
+        return model.outputs(network, x), model.layout.pack(network)
+
+    (one, weights), (two, _) = outputs(jnp.asarray(latents)), outputs(jnp.asarray(disturbed))
+    assert np.array_equal(one, two)
+    assert np.array_equal(np.asarray(weights) != 0, mask)
 
 
-def test_a_removed_gain_takes_its_centre(key):
-    import equinox as eqx
-
-    network = [eqx.nn.LayerNorm(4), eqx.nn.Linear(4, 2, key=key)]
-    model = Model(network, FlatPrior(gain_center=1.0))
-    latents = jax.random.normal(key, (model.latent_count,))
-    bound = model.bind(latents, jnp.zeros(model.layout.size, bool))
-    assert jnp.array_equal(bound[0].weight, jnp.ones(4))
-    assert not bound[0].bias.any()
+def test_a_removed_gain_takes_its_centre():
+    network = eqx.nn.Sequential([eqx.nn.LayerNorm(4), filled(eqx.nn.Linear, 4, 2)])
+    model = Model(network, like(4), FlatPrior(gain_center=1.0))
+    bound = model.bind(normal(model.latent_count), jnp.zeros(model.layout.size, bool))
+    assert np.array_equal(bound[0].weight, np.ones(4))
+    assert not np.asarray(bound[0].bias).any()
 
 
-def test_no_more_goes_than_may(key):
-    """At half of the run 40 % of the hidden weights must be left; the criterion would take all."""
-    model, optimizer, _, _, state = prepared(key)
-    reduction = Reduction(Evidence(-1e9), least_left=Ramp(1.0, 0.0, 0.2, 0.7))
-    after, record = reduce(model, state, reduction, optimizer, 0.5)
+@settings(max_examples=10)
+@given(st.floats(0.0, 1.0))
+def test_no_more_goes_than_may(progress):
+    """So far into the run so many of the hidden weights must be left; the criterion would take all."""
+    model, *_ = prepared()
+    after, record = reduced(replace(ALL, least_left=Ramp(1.0, 0.0, 0.2, 0.7)), progress=progress)
     hidden = slice(0, model.layout.bounds[-1][0])
     kept, gained = np.asarray(after.mask)[hidden], np.asarray(record.delta_f)[hidden]
-    assert kept.sum() == np.ceil(0.4 * kept.size)
-    assert gained[~kept].min() > gained[kept].max()  # the data prefer those that went
-    untouched, _ = reduce(model, state, reduction, optimizer, 0.1)
-    assert untouched.mask.all()
+    least = float(Ramp(1.0, 0.0, 0.2, 0.7)(progress)) * kept.size
+    assert kept.sum() in (np.ceil(least - 1e-4), np.ceil(least + 1e-4))
+    assert gained[~kept].min(initial=np.inf) >= gained[kept].max(initial=-np.inf)  # the data prefer those that went
+    assert np.asarray(after.mask)[hidden.stop :].all()
 
 
-def test_the_output_layer_is_spared_unless_asked(key):
-    model, optimizer, _, _, state = prepared(key)
-    output = slice(*model.layout.bounds[-1])
-    spared, _ = reduce(model, state, Reduction(Evidence(-1e9)), optimizer)
-    assert spared.mask[output].all()
-    assert not spared.mask[: output.start].any()
-    taken, _ = reduce(model, state, Reduction(Evidence(-1e9), keep_output=False), optimizer)
-    assert not taken.mask.any()
+def test_the_output_layer_is_spared_unless_asked():
+    output = prepared()[0].layout.bounds[-1][0]
+    spared, _ = reduced(ALL)
+    assert np.asarray(spared.mask)[output:].all()
+    assert not np.asarray(spared.mask)[:output].any()
+    taken, _ = reduced(replace(ALL, keep_output=False))
+    assert not np.asarray(taken.mask).any()
 
 
-def test_reduction_is_the_same_compiled_and_not(key):
-    model, optimizer, _, _, state = prepared(key)
+def test_reduction_is_the_same_compiled_and_not():
+    model, optimizer, _, state = prepared()
     eager, record = reduce(model, state, Reduction(), optimizer)
-    compiled, record_compiled = jax.jit(lambda s: reduce(model, s, Reduction(), optimizer))(state)
-    assert jnp.array_equal(eager.mask, compiled.mask)
-    assert np.allclose(record.delta_f, record_compiled.delta_f, rtol=1e-5)
+    compiled_state, compiled_record = reduced(Reduction())
+    assert np.array_equal(eager.mask, compiled_state.mask)
+    assert np.allclose(record.delta_f, compiled_record.delta_f, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("share", "weight"), [(0.0, 1.0), (0.5, 0.2), (1.0, 0.04)])
-def test_evidence_goes_back_on_the_temper(key, share, weight):
-    """A posterior trained at a divergence weight of .04: as it is, halfway in logarithms, and with every datum counted
-    once."""
-    model, optimizer, _, _, state = prepared(key)
-    _, record = reduce(model, state, Reduction(evidence=Constant(share)), optimizer, 0.0, 0.04)
-    mean, std = (
-        np.asarray(part, np.float64)[: model.layout.size] for part in (state.posterior.mean, state.posterior.std)
-    )
+@settings(max_examples=10)
+@given(st.floats(0.0, 1.0), st.floats(0.01, 1.0))
+def test_evidence_goes_back_on_the_temper(share, beta):
+    """A posterior trained at a KL weight β: as it is (0), with every datum counted once (1), and between the two by
+    equal factors. The formula again, in double precision."""
+    model, _, _, state = prepared()
+    state = state._replace(kl_weight=jnp.float32(beta))
+    _, record = reduced(Reduction(evidence=Ramp(0.0, 1.0)), state, share)
+    mean, std = (np.asarray(v, np.float64)[: model.layout.size] for v in (state.posterior.mean, state.posterior.std))
+    weight = beta**share
     precision = 1 + weight * (std**-2 - 1)
     expected = 0.5 * np.log(precision) - 0.5 * (weight * mean / std**2) ** 2 / precision
-    assert np.allclose(record.delta_f, expected, atol=1e-4)
+    assert np.allclose(record.delta_f, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_point_estimate_has_no_evidence(key):
-    model = Model(Tiny(), FlatPrior())
-    optimizer = AdaBelief()(Constant(1e-3), 100)
-    state = start(Point(jnp.zeros(model.latent_count)), model.layout.size, optimizer, key)
+def point_state(value):
+    model, optimizer, *_ = prepared()
+    return start(model, Point(value), optimizer, jax.random.key(0))
+
+
+@pytest.mark.parametrize("reduction", [Reduction(), Reduction(TargetSparsity(0.5)), Reduction(unit_price=0.0)])
+def test_a_point_estimate_has_no_evidence(reduction):
+    """Refused when the method is made; and if one goes by hand, when it reduces."""
+    model, optimizer, *_ = prepared()
+    with pytest.raises(ArgumentError, match="reduction: .*mean-field"):
+        MAP(reduction=reduction)
     with pytest.raises(ArgumentError, match="mean-field"):
-        reduce(model, state, Reduction(), optimizer)
+        reduce(model, point_state(jnp.zeros(model.latent_count)), reduction, optimizer)
 
 
-def test_a_point_estimate_is_pruned_by_magnitude(key):
-    model = Model(Tiny(), FlatPrior())
-    optimizer = AdaBelief()(Constant(1e-3), 100)
-    value = jax.random.normal(key, (model.latent_count,))
-    state = start(Point(value), model.layout.size, optimizer, key)
-    after, _ = reduce(model, state, Reduction(TargetSparsity(0.6, Magnitude())), optimizer)
+def test_a_point_estimate_is_pruned_by_magnitude():
+    model, *_ = prepared()
+    value = normal(model.latent_count)
+    state = point_state(value)
+    after, _ = reduced(Reduction(TargetSparsity(0.6, Magnitude())), state)
     hidden = slice(0, model.layout.bounds[-1][0])
     sizes, kept = np.abs(model.weights(value, state.mask))[hidden], np.asarray(after.mask)[hidden]
     assert (~kept).sum() == round(0.6 * kept.size)
     assert sizes[kept].min() > sizes[~kept].max()
-    with pytest.raises(ArgumentError, match="mean-field"):
-        reduce(model, state, Reduction(TargetSparsity(0.5)), optimizer)
+
+
+HIDDEN = Units("first", 3, (Part(0, 1, 4), Part(12, 1, 1), Part(15, 2, 1)))  # rows, biases, columns of the next layer
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 1000), st.floats(0.0, 3.0), st.sampled_from([None, 0.0, 0.5, 1.0]))
+def test_units_go_that_earn_less_than_their_price(seed, price, limit):
+    """By hand: a unit's own row, bias and column of the next layer; the worst first, one always stays."""
+    rng = np.random.default_rng(seed)
+    delta_f, mask = rng.normal(size=23).astype(np.float32), rng.random(23) < 0.8
+    found = idle(HIDDEN, jnp.asarray(delta_f), jnp.asarray(mask), price, limit)
+    own = [[*range(4 * i, 4 * i + 4), 12 + i, 15 + i, 18 + i] for i in range(3)]
+    gain = np.array([delta_f[places][mask[places]].sum() + 7 * price for places in own])
+    alive = np.array([mask[places].any() for places in own])
+    chosen = alive & (gain > 0)
+    most = max(alive.sum() - 1, 0) if limit is None else min(max(alive.sum() - 1, 0), np.ceil(limit * alive.sum()))
+    order = [i for i in np.argsort(-gain) if chosen[i]][: int(most)]
+    assert sorted(np.flatnonzero(found)) == sorted(order)
+
+
+def test_a_unit_goes_with_all_its_weights():
+    """The price is far beyond what any unit earns: all but one go, and the output layer's weights stay."""
+    after, _ = reduced(Reduction(Evidence(float("inf")), unit_price=1e6), units=(HIDDEN,))
+    mask = np.asarray(after.mask)
+    rows = mask[:12].reshape(3, 4)
+    assert sorted(rows.all(1)) == [False, False, True]
+    assert np.array_equal(rows.any(1), rows.all(1))
+    assert np.array_equal(mask[12:15], rows.all(1))
+    assert mask[15:].all()  # it may not be reduced
+
+
+BAD = [
+    ("criterion", 0.5),
+    ("criterion", Evidence),
+    ("schedule", Cosine(1.0)),
+    ("unit_price", -1.0),
+    ("tolerance", 0.0),
+    ("evidence", 1.0),
+    ("evidence", optax.constant_schedule(1.0)),
+    ("least_left", optax.linear_schedule(1.0, 0.0, 10)),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), BAD)
+def test_bad_options_are_refused_by_name(unchecked, name, wrong):
+    with pytest.raises(ArgumentError, match=f"{name}: "):
+        Reduction(**{"criterion": SpikeAndSlab(), name: wrong})
 
 
 def test_planted_dead_inputs_are_lost_and_no_others():
     """Half of the inputs say nothing about the target. Exactly their weights go."""
-    import equinox as eqx
 
     class Line(eqx.Module):
         layer: eqx.nn.Linear
@@ -176,8 +258,11 @@ def test_planted_dead_inputs_are_lost_and_no_others():
         learning_rate=Cosine(2e-2),
         reduction=Reduction(schedule=Every(first=4), keep_output=False),
     )
-    network = Line(eqx.nn.Linear(20, 1, key=jax.random.key(0)))
-    fitted = fit(network, (x, y), method, likelihood=Gaussian(), epochs=8, steps=200, batch=256)
+    data, likelihood = (x, y), Gaussian()
+    fitted = ox.fit(
+        Line(filled(eqx.nn.Linear, 20, 1)), data, method, likelihood=likelihood, epochs=8, steps_per_epoch=200,
+        batch_size=256,
+    )  # fmt: skip
     (mask,) = fitted.masks.values()
     assert mask[0].tolist() == [True] * 10 + [False] * 10 + [True]  # the bias is the last column
     assert np.allclose(fitted.network.layer.weight[0], w, atol=0.05)

@@ -52,10 +52,10 @@ def affine(draft: Draft, node: Node) -> Affine | None:
         case "add":
             return value, one, number
         case "sub":
-            return (value, -one, number) if fixed == left else (value, one, -number)
+            return (value, np.asarray(-one), number) if fixed == left else (value, one, np.asarray(-number))
         case "mul":
             return value, number, zero
-    return None if fixed == left or not number.all() else (value, 1 / number, zero)
+    return None if fixed == left or not number.all() else (value, np.asarray(1 / number), zero)
 
 
 def along(array: np.ndarray, rank: int, axes: list[int]) -> np.ndarray | None:
@@ -198,7 +198,7 @@ def merged(draft: Draft, node: Node) -> list[Node] | None:
     value, scale, shift = found
     length, numbers = 1, scale.size + shift.size
     while (step := draft.alone(value, *AFFINE)) and (own := affine(draft, step)):
-        first, second = scale * own[1], scale * own[2] + shift
+        first, second = np.asarray(scale * own[1]), np.asarray(scale * own[2] + shift)
         if first.size + second.size > numbers + own[1].size + own[2].size:
             break
         (value, scale, shift), length = (own[0], first, second), length + 1

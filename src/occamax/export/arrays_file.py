@@ -1,52 +1,47 @@
-"""A chain as named arrays with a JSON description, in safetensors or npz. A matrix is stored sparse (CSR, the smallest
-index type) where that takes fewer bytes. Nothing is ever unpickled."""
+"""A graph as named arrays with a JSON description, in safetensors; numpy alone runs it. A matrix is stored sparse (CSR,
+the smallest index type) where that takes fewer bytes. Nothing is ever unpickled."""
 
-import io
+import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 
-from ..errors import ExportError, RunError
-from ..inference.model import Model
-from ..inference.posteriors import Posterior
-from ..storage import load_arrays, save_arrays, write_atomic
-from ..storage.npz import ERRORS, read_npz
-from . import chain as c
+from ..errors import ArgumentError, ExportError, RunError
+from ..storage import load_arrays, save_arrays
+from ..storage.npz import ERRORS
+from ..structure.graph import Graph
 from .card import Card
-from .posterior_file import Packed, unpack
 
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
 
 
-def describe(chain: c.Chain, sparse: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The structure of a chain as plain values, and its arrays by name."""
+class Packed(NamedTuple):
+    """Arrays and a description, as they go into the file beside the network."""
+
+    arrays: dict[str, np.ndarray]
+    text: dict[str, str]
+
+
+def describe(graph: Graph, prefix: str, sparse: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A graph as plain values, and its arrays by name."""
     arrays: dict[str, np.ndarray] = {}
-    return _describe(chain, arrays, sparse), arrays
+    places = {key: _store(array, f"{prefix}{key}", arrays, sparse) for key, array in graph.arrays().items()}
+    return {"graph": graph.as_dict(), "arrays": places}, arrays
 
 
-def _describe(stage: Any, arrays: dict[str, np.ndarray], sparse: bool) -> dict[str, Any]:
-    line: dict[str, Any] = {"stage": type(stage).__name__}
-    for name, value in vars(stage).items():
-        if isinstance(value, c.Chain):
-            line[name] = _describe(value, arrays, sparse)
-        elif isinstance(value, tuple):
-            line[name] = [_describe(inner, arrays, sparse) for inner in value]
-        elif eqx.is_array_like(value) and not isinstance(value, int | float | str):
-            line[name] = _store(np.asarray(value), arrays, sparse)
-        else:
-            line[name] = value
-    return line
+def rebuild(structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Graph:
+    """The inverse of `describe`."""
+    return Graph.from_dict(structure["graph"], {key: _fetch(place, arrays) for key, place in structure["arrays"].items()})
 
 
-def _store(value: np.ndarray, arrays: dict[str, np.ndarray], sparse: bool = True) -> dict[str, Any]:
+def _store(value: np.ndarray, name: str, arrays: dict[str, np.ndarray], sparse: bool = True) -> dict[str, Any]:
     """Puts an array among the others, dense, or sparse where that is smaller; what the structure says of it."""
-    name = f"a{len(arrays):03d}"
-    flat = value.reshape(len(value), -1) if value.ndim > 1 else None
+    flat = value.reshape(len(value), -1) if value.ndim > 1 and value.size else None
     if sparse and flat is not None and np.issubdtype(value.dtype, np.floating):
         columns = np.nonzero(flat)[1].astype(smallest_type(flat.shape[1]))
         pointers = np.concatenate([[0], np.cumsum((flat != 0).sum(1))]).astype(smallest_type(len(columns)))
@@ -54,7 +49,7 @@ def _store(value: np.ndarray, arrays: dict[str, np.ndarray], sparse: bool = True
             arrays[f"{name}.values"] = flat[flat != 0]
             arrays[f"{name}.columns"], arrays[f"{name}.pointers"] = columns, pointers
             return {"sparse": name, "shape": list(value.shape)}
-    arrays[name] = np.ascontiguousarray(value)
+    arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
     return {"dense": name}
 
 
@@ -65,84 +60,61 @@ def smallest_type(most: int) -> type[np.unsignedinteger]:
     return np.uint64
 
 
-def rebuild(line: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of `describe`."""
-    kind = c.STAGES[line["stage"]]
-    values = {}
-    for name, value in line.items():
-        if name == "stage":
-            continue
-        if isinstance(value, dict):
-            values[name] = rebuild(value, arrays) if "stage" in value else _fetch(value, arrays)
-        elif isinstance(value, list):
-            values[name] = tuple(rebuild(inner, arrays) for inner in value)
-        else:
-            values[name] = value
-    return kind(**values)
-
-
-def _fetch(place: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+def _fetch(place: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     if "dense" in place:
         return arrays[place["dense"]]
     name, shape = place["sparse"], tuple(map(int, place["shape"]))
     values, columns, pointers = (arrays[f"{name}.{part}"] for part in ("values", "columns", "pointers"))
-    if int(np.prod(shape)) * values.itemsize > LARGEST or min(shape) < 1:
+    if min(shape) < 1 or math.prod(shape) * values.itemsize > LARGEST:
         raise ValueError(f"an array of shape {shape}")
     counts = np.diff(pointers.astype(np.int64))
     if len(counts) != shape[0] or (counts < 0).any() or counts.sum() != len(values) or len(columns) != len(values):
         raise ValueError("sparse arrays that do not fit together")
-    flat = np.zeros((shape[0], int(np.prod(shape[1:]))), values.dtype)
+    flat = np.zeros((shape[0], math.prod(shape[1:])), values.dtype)
     flat[np.repeat(np.arange(shape[0]), counts), columns] = values
     return flat.reshape(shape)
 
 
-def write(path: Path, chain: c.Chain, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
-    """A .safetensors or .npz file. Without `sparse` nothing is left out or compressed."""
-    structure, arrays = describe(chain, sparse)
-    text = {"occamax": card.as_json(), "structure": json.dumps(structure)}
+def write(path: Path, graph: Graph, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
+    """A .safetensors file. Without `sparse` every zero is stored."""
+    structure, arrays = describe(graph, "a", sparse)
+    text = {"occamax": card.as_json(), "structure": json.dumps(structure, separators=(",", ":"))}
     if posterior is not None:
         arrays, text = arrays | posterior.arrays, text | posterior.text
-    if path.suffix == ".safetensors":
-        save_arrays(path, arrays, text)
-        return
-    words = {name: np.frombuffer(value.encode(), np.uint8) for name, value in text.items()}
-    buffer = io.BytesIO()
-    (np.savez_compressed if sparse else np.savez)(buffer, allow_pickle=False, **arrays, **words)
-    write_atomic(path, buffer.getvalue())
+    save_arrays(path, arrays, text | {"words": _digest(text)})
 
 
-def read(path: Path) -> tuple[c.Chain, Card]:
-    """A chain and its card from a .safetensors or .npz file. Both formats notice changed bytes."""
-    with _said(path):
-        arrays, text = _arrays(path)
-        card = Card.from_json(text["occamax"], str(path))
-        return rebuild(json.loads(text["structure"]), arrays), card
+def read(path: Path) -> tuple[Graph, Card]:
+    """A graph and its card. Changed bytes are noticed."""
+    with said(path):
+        arrays, text = load(path)
+        return rebuild(json.loads(text["structure"]), arrays), Card.from_json(text["occamax"], str(path))
 
 
-def read_posterior(path: Path) -> tuple[Model, Posterior, np.ndarray, Card]:
-    """The model, posterior and mask that were exported with `--posterior`."""
-    with _said(path):
-        arrays, text = _arrays(path)
-        card = Card.from_json(text["occamax"], str(path))
-        return *unpack(arrays, text, card), card
+def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the words of a file, both checked against their digests."""
+    arrays, text = load_arrays(path)
+    own = {name: text[name] for name in ("occamax", "structure", "posterior") if name in text}
+    if "occamax" in own:
+        Card.from_json(own["occamax"], str(path))  # a file of another format is named before its digest is missed
+    if text.get("words") != _digest(own):
+        raise ExportError(f"{path}: is no export of occamax, or damaged; its words do not match their digest")
+    return arrays, own
+
+
+def _digest(text: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(text):
+        digest.update(f"{name}\0{text[name]}\0".encode())
+    return digest.hexdigest()
 
 
 @contextmanager
-def _said(path: Path) -> Iterator[None]:
+def said(path: Path) -> Iterator[None]:
     """Whatever is wrong with a file is an error of ours that names it."""
     try:
         yield
-    except (RunError, TypeError, IndexError, AttributeError, *ERRORS) as error:
+    except (RunError, ArgumentError, TypeError, IndexError, AttributeError, *ERRORS) as error:
         raise ExportError(f"{path}: is no export of occamax, or damaged ({error})") from error
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    return load_arrays(path) if path.suffix == ".safetensors" else _read_npz(path)
-
-
-def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    arrays = read_npz(path, LARGEST)
-    names = [name for name in ("occamax", "structure", "posterior") if name in arrays]
-    return arrays, {name: arrays.pop(name).tobytes().decode() for name in names}

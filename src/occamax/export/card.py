@@ -28,6 +28,24 @@ class Card:
     figures: dict[str, float] = field(default_factory=dict)
     format: int = FORMAT
 
+    @staticmethod
+    def of(config: dict[str, Any], figures: dict[str, float]) -> "Card":
+        """The card of a run whose configuration this is, as data."""
+        data, example = config["origin"]["data"], config["origin"]["example"]
+        source = data.get("from") or {}
+        names = {key: None if data.get(key) is None else tuple(data[key]) for key in ("class_names", "target_names")}
+        return Card(
+            class_names=names["class_names"],
+            input_shape=tuple(example["shape"]),
+            input_dtype=example["dtype"],
+            version=config["version"],
+            target_names=names["target_names"],
+            encoder=source.get("encoder"),
+            resize=bool((source.get("options") or {}).get("size")),
+            config={name: value for name, value in config.items() if name not in ("format", "version", "layout")},
+            figures=figures,
+        )
+
     @property
     def takes_images(self) -> bool:
         return self.input_dtype == "uint8" and len(self.input_shape) == 3 and self.input_shape[0] in (1, 3)

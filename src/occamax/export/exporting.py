@@ -1,11 +1,8 @@
-"""`occamax export`: a run as a file, checked and measured before it is written."""
+"""A trained network as a file, checked and measured before it is written."""
 
 import gzip
-import math
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,21 +10,47 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 
-from .. import __version__
 from ..errors import ExportError
-from ..experiment import NETWORKS, Experiment, RunFolder, restore
+from ..evaluation.predictive import Believed
+from ..inference.likelihoods import Categorical
 from ..inference.model import Model
 from ..storage import write_atomic
+from ..structure.compaction import Kept, compact, count, count_nonzero
+from ..structure.graph import Graph
+from ..structure.layout import float_leaves
+from ..structure.reading import read_graph
+from ..structure.unit_search import parameter_names
+from . import arrays_file
+from .arrays_file import Packed
 from .card import Card
-from .compact import Kept, compact, count, count_nonzero
-from .convert import to_chain
+from .measuring import figures_of, in_parts, latencies, on_all_cores
 from .posterior_file import pack
-from .predictor import FORMATS, Predict, open_export, write
+from .predictor import FORMATS, need, open_export
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
+TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
+EXAMPLES = 128  # made up where there are none to compare on
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """What an export is made of. **example** is the shape and type of one raw example. **test** raw inputs and targets.
+    **inputs** raw examples to compare on where there is no test set; random ones unless given."""
+
+    model: Model
+    believed: Believed
+    example: Any
+    card: Card
+    test: tuple[np.ndarray, np.ndarray] | None = None
+    inputs: np.ndarray | None = None
+
+    @property
+    def is_classes(self) -> bool:
+        return isinstance(self.model.likelihood, Categorical)
 
 
 @dataclass(frozen=True)
@@ -37,121 +60,178 @@ class Measured:
     numbers: tuple[int, int]
     nonzero: tuple[int, int]
     bytes: tuple[int, int]
-    zipped: tuple[int, int]
-    milliseconds: dict[int, tuple[float, float]]  # by batch
-    difference: float  # the largest of a probability between the masked network and the file
-    compared: int  # on so many images of the test set
-    accuracy: tuple[float, float]  # on those, of the masked network and of the file
-    test_accuracy: float  # of the file, on the whole test set
+    zipped: tuple[int, int]  # of the dense network as if nothing had been removed, and of the file
+    zipped_masked: int  # of the dense network with zeros for what was removed
+    milliseconds: dict[int, tuple[float, float]]  # by batch size
+    difference: float  # the largest between the trained network and the file
+    difference_of: str
+    compared: int  # on so many examples
+    figures: dict[str, float]  # of the file, on the test set
+    tested: int  # on so many examples of it
     units: list[Kept]
 
 
-def export(run: Path, form: str, out: Path, data_dir: Path | None = None, with_posterior: bool = False) -> Measured:
-    """Compacts a run's network at its posterior mean and writes it, `with_posterior` also the means and deviations of
-    what survived. A file that does not say what the network says, or cannot be read back, is not written."""
+def export_network(source: Exportable, out: Path, form: str, with_posterior: bool = False) -> Measured:
+    """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
+    survived. A file that does not say what the network says, or cannot be read back, is not written."""
+    _check_names(out, form, with_posterior)
+    program = trace(source)
+    source = replace(source, card=_named(source, program))
+    posterior = pack(source.model, source.believed, program) if with_posterior else None
+    dense = program.bind(arrays_of(source.model, source.believed.posterior.point, source.believed.mask))
+    small, units = compact(dense, parameter_names(source.model.network))
+    unpruned = program.bind(_as_if_unpruned(source))
+    try:
+        with TemporaryDirectory() as place:
+            files = [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
+            write(files[0], dense, source.card, as_usual=True)
+            write(files[1], small, source.card, posterior)
+            write(files[2], unpruned, source.card, as_usual=True)
+            contents = [file.read_bytes() for file in files]
+            found = _measured(source, files, program)
+    except OSError as error:
+        raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
+    _save(out, contents[1])
+    zipped = [len(gzip.compress(content, 6)) for content in contents]
+    return Measured(
+        numbers=(count(dense), count(small)),
+        nonzero=(count_nonzero(dense), count_nonzero(small)),
+        bytes=(len(contents[0]), len(contents[1])),
+        zipped=(zipped[2], zipped[1]),
+        zipped_masked=zipped[0],
+        units=units,
+        **found,
+    )
+
+
+def _check_names(out: Path, form: str, with_posterior: bool) -> None:
     if form not in FORMATS:
         raise ExportError(f"--format: {form!r} given; choose one of {', '.join(FORMATS)}")
     if out.suffix != f".{form}":
         raise ExportError(f"--out: {out} should end in .{form}, so that `occamax predict` knows what it is")
     if with_posterior and form == "onnx":
-        raise ExportError("--posterior: an ONNX file holds one network. Choose --format safetensors or npz.")
-    folder = RunFolder.open(run)
-    experiment, state = restore(folder, data_dir)
-    posterior = pack(experiment.model, state) if with_posterior else None
-    network = eqx.filter_jit(experiment.model.bind)(state.posterior.point, state.mask)
-    dense = to_chain(network)
-    small, units = compact(dense)
-    card, test = describe_run(folder, experiment), experiment.dataset.test
-    pixels, targets = test.inputs, test.targets
-    with TemporaryDirectory() as place:
-        files = [Path(place) / f"{name}.{form}" for name in ("dense", "small")]
-        write(files[0], dense, card, as_usual=True)
-        write(files[1], small, card, posterior=posterior)
-        contents = [file.read_bytes() for file in files]
-        before, after = (open_export(file, threads=1)[0] for file in files)  # what was read back is what is measured
-        masked = _in_parts(_network_predictor(experiment.model, network), pixels, COMPARED_SECONDS)
-        found = _on_all_cores(after, pixels) if form == "onnx" else _in_parts(after, pixels, size=500)
-        milliseconds = {batch: latencies(before, after, pixels[:batch]) for batch in (1, 128)}
-    difference = float(np.abs(found[: len(masked)] - masked).max())
-    if not difference <= PARITY:
-        raise ExportError(
-            f"the file differs from the trained network by {difference:.2g} in a probability; nothing was written"
-        )
+        raise ExportError("--posterior: an ONNX file holds one network. Choose --format safetensors.")
+
+
+def _named(source: Exportable, program: Graph) -> Card:
+    """The card, with numbers for the names of classes that have none."""
+    card = source.card
+    if not source.is_classes or card.class_names is not None:
+        return card if source.is_classes else replace(card, class_names=None)
+    return replace(card, class_names=tuple(map(str, range(program.shapes[program.outputs[0]][1]))))
+
+
+def trace(source: Exportable) -> Graph:
+    """The program from raw examples to what is expected of the target: probabilities, or a mean in the target's unit.
+    Every array of the network is a parameter."""
+    model = source.model
+    return read_graph(
+        model.network,
+        source.believed.buffers or model.buffers,
+        model.calling,
+        source.example,
+        model.preprocess,
+        model.likelihood.expectation,
+    )
+
+
+def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
+    """The network's arrays for these latents, by the number of their parameter."""
+    network = eqx.filter_jit(model.bind)(latents, mask)
+    leaves = jtu.tree_leaves(network)
+    return {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(float_leaves(network))}
+
+
+def _as_if_unpruned(source: Exportable) -> dict[int, np.ndarray]:
+    """The network with draws from the prior for what was removed: how much a file shrinks that has no zeros."""
+    model, (posterior, mask, *_) = source.model, source.believed
+    point = np.array(posterior.point)
+    gone = np.flatnonzero(~np.asarray(mask))
+    point[gone] = np.random.default_rng(0).normal(size=len(gone)).astype(point.dtype)
+    return arrays_of(model, jnp.asarray(point), jnp.ones_like(mask))
+
+
+def write(path: Path, graph: Graph, card: Card, posterior: Packed | None = None, as_usual: bool = False) -> None:
+    """A graph in the format that the path ends in. `as_usual` is for comparison: nothing left out, packed or joined, as
+    any exporter would write it."""
+    if path.suffix == ".onnx":
+        need("onnx")
+        from .onnx_file import write_onnx
+
+        write_atomic(path, write_onnx(graph, card, as_usual))
+    else:
+        arrays_file.write(path, graph, card, not as_usual, posterior)
+
+
+def _save(out: Path, content: bytes) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(out, contents[1])
+        write_atomic(out, content)
     except OSError as error:
-        raise ExportError(f"--out: {out} cannot be written ({error.strerror})") from error
-    return Measured(
-        (count(dense), count(small)),
-        (count_nonzero(dense), count_nonzero(small)),
-        (len(contents[0]), len(contents[1])),
-        (len(gzip.compress(contents[0], 6)), len(gzip.compress(contents[1], 6))),
-        milliseconds,
-        difference,
-        len(masked),
-        (_accuracy(masked, targets), _accuracy(found[: len(masked)], targets)),
-        _accuracy(found, targets),
-        units,
-    )
+        raise ExportError(f"--out: {out} cannot be written ({error.strerror or error})") from error
 
 
-def describe_run(folder: RunFolder, experiment: Experiment) -> Card:
-    """What the file will say of itself."""
-    config, dataset = folder.config(), experiment.dataset
-    prepare = dataset.standardise(NETWORKS[config.network].image_size)
-    is_finished = (folder.path / "summary.json").is_file()
-    summary = folder.read_json("summary.json") if is_finished else {}
-    names = ("accuracy", "nll", "ece", "sparsity", "kl_weight")
-    figures = {name: summary[name] for name in names if name in summary}
-    return Card(
-        dataset.class_names,
-        dataset.shape,
-        prepare.mean,
-        prepare.std,
-        prepare.pad,
-        __version__,
-        config.as_dict(),
-        figures,
-    )
+def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str, Any]:
+    """What was read back is what is measured, and compared with the trained network."""
+    before, after = (open_export(file, threads=1)[0] for file in files[:2])
+    inputs = _inputs(source, program)
+    expected = in_parts(_network(source), inputs, COMPARED_SECONDS)
+    if files[1].suffix == ".onnx":
+        found = on_all_cores(after, inputs)
+    else:
+        found = in_parts(after, inputs, TESTED_SECONDS, 500)
+    compared = min(len(found), len(expected))
+    difference = _difference(source, expected[:compared], found[:compared])
+    what = "of a probability" if source.is_classes else "as a share of the targets' deviation"
+    if not difference <= PARITY:
+        raise ExportError(
+            f"the file differs from the trained network by {difference:.2g} {what}; nothing was written. Please report it."
+        )
+    return {
+        "milliseconds": {size: latencies(before, after, np.resize(inputs, (size, *inputs.shape[1:]))) for size in (1, 128)},
+        "difference": difference,
+        "difference_of": what,
+        "compared": compared,
+        "figures": {} if source.test is None else figures_of(found, np.asarray(source.test[1]), source.is_classes),
+        "tested": 0 if source.test is None else len(found),
+    }
 
 
-def _network_predictor(model: Model, network: Any) -> Predict:
+def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> float:
+    if found.shape != expected.shape:
+        raise ExportError(f"the file answers with shape {found.shape}, the network with {expected.shape}")
+    scale: Any = 1.0
+    if not source.is_classes:
+        targets = expected if source.test is None else source.test[1].reshape(-1, expected.shape[1])
+        deviation = targets.astype(np.float64).std(0)
+        scale = np.where(deviation > 0, deviation, np.maximum(np.abs(expected).max(0), 1.0))
+    return float((np.abs(found.astype(np.float64) - expected) / scale).max())
+
+
+def _network(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
     """The trained network itself, in float32 whatever it was trained in, as the file is."""
-    network = eqx.nn.inference_mode(network)
-    predict = jax.jit(jax.vmap(lambda image: jax.nn.softmax(network(model.preprocess(image)))))
-    return lambda pixels: np.asarray(predict(jnp.asarray(pixels)))
+    model, believed = source.model, source.believed
+    network = model.bind(believed.posterior.point, believed.mask)
+    buffers = believed.buffers or model.buffers
+
+    @jax.jit
+    def ask(inputs: Any) -> Any:
+        outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
+        return model.likelihood.expectation(outputs)
+
+    return lambda inputs: np.asarray(ask(jnp.asarray(inputs)))
 
 
-def _on_all_cores(predict: Predict, pixels: np.ndarray, size: int = 16) -> np.ndarray:
-    """The answers about all images of what computes on one core; few at a time, which stay in a core's cache."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return np.concatenate(list(pool.map(predict, [pixels[i : i + size] for i in range(0, len(pixels), size)])))
-
-
-def _in_parts(predict: Predict, pixels: np.ndarray, seconds: float = math.inf, size: int = 100) -> np.ndarray:
-    """The answers about all images, or about the first that are answered within so many seconds."""
-    began, found = time.perf_counter(), []
-    for i in range(0, len(pixels), size):
-        found.append(predict(pixels[i : i + size]))
-        if time.perf_counter() - began > seconds:
-            break
-    return np.concatenate(found)
-
-
-def _accuracy(probabilities: np.ndarray, targets: np.ndarray) -> float:
-    return float(np.mean(probabilities.argmax(1) == targets[: len(probabilities)]))
-
-
-def latencies(before: Predict, after: Predict, pixels: np.ndarray, seconds: float = 0.6) -> tuple[float, float]:
-    """Milliseconds of one call of each, the median of interleaved calls."""
-    laps: tuple[list[float], list[float]] = ([], [])
-    for predict in (before, after):
-        predict(pixels)
-    began = time.perf_counter()
-    while time.perf_counter() - began < seconds or len(laps[0]) < 3:
-        for predict, own in zip((before, after), laps, strict=True):
-            start = time.perf_counter()
-            predict(pixels)
-            own.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(laps[0])), 1e3 * float(np.median(laps[1]))
+def _inputs(source: Exportable, program: Graph) -> np.ndarray:
+    """Raw examples: of the test set, given ones, or random ones of the type that the network takes."""
+    if source.test is not None:
+        return np.asarray(source.test[0])
+    if source.inputs is not None:
+        return np.asarray(source.inputs)
+    rng, shape = np.random.default_rng(0), (EXAMPLES, *source.example.shape)
+    dtype = np.dtype(source.example.dtype)
+    if dtype.kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    tables = [program.shapes[node.inputs[0]][node.attributes["axis"]] for node in program.nodes if node.op == "take"]
+    highest = 255 if dtype == np.uint8 else min([size for size in tables if size > 0], default=2) - 1
+    return rng.integers(0, highest, shape, endpoint=True).astype(dtype)

@@ -1,19 +1,21 @@
-"""Images as a user has them: PNG and JPEG files, a folder of them, or an array file."""
+"""Inputs as a user has them: PNG and JPEG files, a folder of them, an array file, a table."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from ..errors import DataError
 from ..storage.npz import ERRORS, read_npz
 from .card import Card
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 LARGEST = 2**30  # bytes that an array file may declare
+Input = tuple[str, np.ndarray | str]  # its name with its numbers, or with what is wrong with it
 
 
-def read_images(paths: list[Path], card: Card) -> Iterator[tuple[str, np.ndarray | str]]:
-    """Each image's name with its pixels (channels, height, width), or with what is wrong with it."""
+def read_images(paths: list[Path], card: Card) -> Iterator[Input]:
+    """Each input's name with its numbers, of the shape and type of `card`, or with what is wrong with it."""
     for path in paths:
         if path.is_dir():
             inside = sorted(child for child in path.iterdir() if child.suffix.lower() in ENDINGS)
@@ -23,22 +25,34 @@ def read_images(paths: list[Path], card: Card) -> Iterator[tuple[str, np.ndarray
                 yield str(child), _image(child, card)
         elif path.suffix == ".npz":
             yield from _array_file(path, card)
+        elif path.suffix == ".csv":
+            yield from _table(path, card)
         else:
             yield str(path), _image(path, card)
 
 
+def _wanted(card: Card) -> str:
+    return f"{card.input_dtype} of shape {' × '.join(map(str, card.input_shape)) or '()'}"
+
+
 def _image(path: Path, card: Card) -> np.ndarray | str:
+    if not card.takes_images:
+        kind = "a .csv with its columns" if card.encoder is not None else f"an .npz of {_wanted(card)}"
+        return f"is no input of this network, which takes {kind}" if path.exists() else "is not there"
     from PIL import Image, UnidentifiedImageError
 
     channels, height, width = card.input_shape
     try:
         with Image.open(path) as image:
-            if image.size != (width, height):
+            if image.size != (width, height) and not card.resize:
                 return f"is {image.size[0]} × {image.size[1]} pixels; the network takes {width} × {height}"
             is_grey = image.mode in ("1", "L", "LA", "I", "I;16", "F")
             if channels == 3 and is_grey:
                 return "is grey; the network takes colour. Convert it first if that is meant"
-            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+            image = image.convert("L" if channels == 1 else "RGB")
+            if image.size != (width, height):
+                image = image.resize((width, height), Image.Resampling.BILINEAR)
+            pixels = np.asarray(image)
     except FileNotFoundError:
         return "is not there"
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -46,18 +60,49 @@ def _image(path: Path, card: Card) -> np.ndarray | str:
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
-def _array_file(path: Path, card: Card) -> Iterator[tuple[str, np.ndarray | str]]:
+def _array_file(path: Path, card: Card) -> Iterator[Input]:
     try:
         arrays = read_npz(path, LARGEST)
-        images = arrays["images"] if "images" in arrays else next(iter(arrays.values()))
-    except (OSError, StopIteration, *ERRORS) as error:
+        names = [name for name in ("images", "inputs", "x") if name in arrays] or list(arrays)
+        inputs = arrays[names[0]]
+    except (OSError, IndexError, *ERRORS) as error:
         yield str(path), f"cannot be read as an array file ({error})"
         return
-    if images.ndim == 3 and card.input_shape[0] == 1:
-        images = images[:, None]
-    if images.dtype != np.uint8 or images.shape[1:] != card.input_shape:
-        wanted = " × ".join(map(str, card.input_shape))
-        yield str(path), f"holds {images.dtype} of shape {images.shape}; the network takes uint8 of shape n × {wanted}"
+    if card.takes_images and inputs.ndim == 3 and card.input_shape[0] == 1:
+        inputs = inputs[:, None]
+    dtype = np.dtype(card.input_dtype)
+    fits = inputs.dtype == dtype or (dtype != np.uint8 and inputs.dtype.kind in "fiu" and inputs.dtype.kind <= dtype.kind)
+    fits = fits or (dtype.kind == "f" and inputs.dtype.kind in "fiu")
+    if not fits or inputs.shape[1:] != card.input_shape:
+        held = f"{inputs.dtype} of shape {inputs.shape}"
+        yield str(path), f"holds {held}; the network takes {card.input_dtype} of shape n × {_shape(card)}"
         return
-    for i, image in enumerate(images):
-        yield f"{path}[{i}]", image
+    for i, example in enumerate(inputs.astype(dtype)):
+        yield f"{path}[{i}]", example
+
+
+def _shape(card: Card) -> str:
+    return " × ".join(map(str, card.input_shape))
+
+
+def _table(path: Path, card: Card) -> Iterator[Input]:
+    """Each row; one that cannot be encoded is named and the others are still answered."""
+    if card.encoder is None:
+        yield str(path), f"is a table; the network takes {_wanted(card)}"
+        return
+    from ..data._csv import read_csv
+    from ..data._table import TableEncoder
+
+    try:
+        encoder = TableEncoder.from_dict(card.encoder)
+        table = read_csv(path)
+        rows = table.cells(encoder.columns)
+    except (DataError, ValueError) as error:
+        yield str(path), str(error).removeprefix(f"{path}: ")
+        return
+    for number, row in enumerate(rows):
+        name = f"{path}, row {number + 1}"
+        try:
+            yield name, encoder.encode([row], lambda _, number=number: table.where(number))[0]
+        except DataError as error:
+            yield name, str(error).removeprefix(f"{table.where(number)}, ")

@@ -93,7 +93,7 @@ def _pad(builder: Builder, node: Node, inputs: list[Value], results: Results) ->
 def _clipped(builder: Builder, indices: Value, highest: int, lowest: int = 0) -> Value:
     wide = cast(builder, indices, "int64") if isinstance(indices, str) else indices.astype(np.int64)
     if isinstance(wide, np.ndarray):
-        return np.clip(wide, lowest, highest)
+        return np.asarray(np.clip(wide, lowest, highest))
     low, high = np.array(lowest, np.int64), np.array(highest, np.int64)
     return builder.like("Min", builder.like("Max", wide, low), high)
 

@@ -143,9 +143,9 @@ def _atan2(builder: Builder, node: Node, inputs: list[Value], results: Results) 
     (shape, dtype), (y, x) = results[0], inputs
     zero = np.zeros((), dtype)
     angle = builder.like("Atan", pair(builder, "Div", inputs, shape, dtype))
-    half = np.asarray(math.pi, dtype)
+    half, back = np.asarray(math.pi, dtype), np.asarray(-math.pi, dtype)
     up = builder.add("GreaterOrEqual", (y, zero), builder.shape_of(y), "bool")
-    turn = builder.add("Where", (up, half, -half), builder.shape_of(y), dtype)
+    turn = builder.add("Where", (up, half, back), builder.shape_of(y), dtype)
     left = builder.add("Less", (x, zero), builder.shape_of(x), "bool")
     turned = builder.add("Add", (angle, builder.add("Where", (left, turn, zero), shape, dtype)), shape, dtype)
     still = [builder.add("Equal", (each, zero), builder.shape_of(each), "bool") for each in inputs]
@@ -166,6 +166,16 @@ def _round(builder: Builder, node: Node, inputs: list[Value], results: Results) 
         return [builder.like("Round", x)]
     size = builder.like("Floor", builder.like("Add", builder.like("Abs", x), number(builder, x, 0.5)))
     return [builder.like("Mul", builder.like("Sign", x), size)]
+
+
+def _select(builder: Builder, node: Node, inputs: list[Value], results: Results) -> list[Value]:
+    """onnxruntime's Where does not take truths."""
+    (shape, dtype), (which, yes, no) = results[0], inputs
+    if dtype != "bool":
+        return [pair(builder, "Where", inputs, shape, dtype)]
+    opposite = builder.like("Not", which)
+    both = [pair(builder, "And", each, shape, dtype) for each in ((which, yes), (opposite, no))]
+    return [builder.add("Or", both, shape, dtype)]
 
 
 def _clamp(builder: Builder, node: Node, inputs: list[Value], results: Results) -> list[Value]:
@@ -254,7 +264,7 @@ RULES: dict[str, Rule] = {
     "round": _round,
     "cast": lambda b, node, inputs, results: [cast(b, inputs[0], results[0][1])],
     "clamp": _clamp,
-    "select": _pair("Where"),
+    "select": _select,
     "gelu": _gelu,
     "softmax": _softmax("Softmax"),
     "log_softmax": _softmax("LogSoftmax"),

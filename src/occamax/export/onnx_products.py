@@ -11,8 +11,6 @@ from .onnx_layout import pad
 from .onnx_ops import RULES, Results, cast, pair
 from .phases import PLACES, mean_of_places, padding_of
 
-LOW, NONE = "MaxPool", "AveragePool"
-
 
 def _size(sizes: list[int]) -> int:
     """The product of sizes; negative where the batch is among them."""
@@ -152,11 +150,13 @@ def _window(builder: Builder, node: Node, inputs: list[Value], results: Results)
         "kernel_shape": window,
         "strides": strides,
         "pads": [low for low, _ in padding] + [high for _, high in padding],
-        "dilations": list(attributes["dilations"][2:]),
     }
+    if any(wide != 1 for wide in attributes["dilations"]):
+        own["dilations"] = list(attributes["dilations"][2:])
     kind = builder.dtype_of(x)
     if node.op in ("window_sum", "window_mean"):
-        mean = builder.add("AveragePool", (x,), shape, kind, count_include_pad=1, **own)
+        own |= {"count_include_pad": 1} if any(map(any, padding)) else {}  # the runtime is slower with it
+        mean = builder.add("AveragePool", (x,), shape, kind, **own)
         if node.op == "window_sum":
             mean = builder.like("Mul", mean, np.asarray(math.prod(window), kind))
         return [cast(builder, mean, dtype)]

@@ -1,94 +1,152 @@
-"""The posterior in the file: mask, means and deviations of the survivors, and of the scales. Enough to draw networks
-from the file alone, exactly as the run itself would."""
+"""The posterior in the file: mask, means and deviations of the survivors and of the scales, and the network's program
+with its weights left open. Enough to draw networks from the file alone, exactly as the run itself would."""
 
-import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 
-from ..data import Standardise
 from ..errors import ExportError
-from ..evaluation import Predictive, predict
-from ..experiment import NETWORKS
+from ..evaluation.predictive import Believed
 from ..inference.model import Model
-from ..inference.posteriors import IndependentNormals, Posterior
-from ..inference.priors import FanInPrior, FlatPrior, HorseshoePrior, Prior
-from ..inference.training import State
+from ..inference.posteriors import IndependentNormals
+from ..inference.priors import Prior
+from ..methods import kinds
+from ..storage.structured import from_data, is_whole, to_data
+from ..structure.graph import Graph
+from ..structure.interpreter import evaluate
+from ..structure.layout import Layout, float_leaves
+from .arrays_file import Packed, describe, load, rebuild, said
 from .card import Card
 
-PRIORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FlatPrior, FanInPrior, HorseshoePrior)}
-Draw = Callable[[UInt8[np.ndarray, "n channels height width"]], Predictive]
+
+class Drawn(NamedTuple):
+    """**expectation** probabilities of classes, or a prediction, averaged over draws of the weights.
+    **expected_entropy** of one draw's probabilities, in nats. **std** of one draw's expectation from another's."""
+
+    expectation: Float[np.ndarray, "n out"]
+    expected_entropy: Float[np.ndarray, "n"]
+    std: Float[np.ndarray, "n out"]
 
 
-class Packed(NamedTuple):
-    """Arrays and a description, as they go into the file."""
-
-    arrays: dict[str, np.ndarray]
-    text: dict[str, str]
+Draw = Callable[[np.ndarray], Drawn]
 
 
-def pack(model: Model, state: State) -> Packed:
-    if not isinstance(state.posterior, IndependentNormals):
+def pack(model: Model, believed: Believed, graph: Graph) -> Packed:
+    """What goes into the file. `graph` is the network's program, all arrays of it still parameters."""
+    posterior = believed.posterior
+    if not isinstance(posterior, IndependentNormals):
         raise ExportError("--posterior: this run has a point estimate, not a posterior. Choose another method's run.")
-    prior: Any = model.prior
-    kind = type(prior).__name__
-    if PRIORS.get(kind) is not type(prior):
-        raise ExportError(f"--posterior: the prior {kind} has no form in a file. Known: {', '.join(PRIORS)}")
-    mask = np.asarray(state.mask)
-    arrays: dict[str, np.ndarray] = {"posterior.mask": np.packbits(mask)}
+    prior = to_data(model.prior)
+    if not is_whole(prior):
+        raise ExportError(f"--posterior: the prior {type(model.prior).__name__} has no form as data; leave it out")
+    numbers = float_leaves(model.network)
+    random = model.layout.places()
+    leaves = jtu.tree_leaves(model.network)
+    fixed = {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(numbers) if leaf not in random}
+    structure, arrays = describe(graph.bind(fixed), "posterior.a")
+    mask = np.asarray(believed.mask)
+    arrays["posterior.mask"] = np.packbits(mask)
     for name in ("mean", "log_std"):
-        values = np.asarray(getattr(state.posterior, name), np.float32)
+        values = np.asarray(getattr(posterior, name), np.float32)
         arrays[f"posterior.{name}"] = values[: mask.size][mask]
-        arrays[f"posterior.scales.{name}"] = values[mask.size :]
-    described = {"kind": kind, **dataclasses.asdict(prior)}
-    return Packed(arrays, {"posterior": json.dumps({"weights": mask.size, "prior": described})})
+        arrays[f"posterior.scales.{name}"] = values[mask.size : model.latents_used]
+    described = {
+        "layout": model.layout.as_data(),
+        "prior": prior,
+        "latents": model.latent_count,
+        "parameters": {str(leaf): place for place, leaf in enumerate(numbers) if leaf in random},
+        "structure": structure,
+    }
+    return Packed(arrays, {"posterior": json.dumps(described, separators=(",", ":"))})
 
 
-def unpack(arrays: dict[str, np.ndarray], text: dict[str, str], card: Card) -> tuple[Model, Posterior, np.ndarray]:
-    """The model, its posterior and its mask. A file without a posterior is an error that says how to get one."""
-    if "posterior" not in text:
-        raise ExportError("--samples: the file holds no posterior. Export the run again with --posterior.")
-    described = json.loads(text["posterior"])
-    model = Model(_network(card), _prior(described["prior"]), preprocess=Standardise(card.mean, card.std, card.pad))
-    weights = model.layout.size
-    if described["weights"] != weights or len(arrays["posterior.mask"]) != -(-weights // 8):
-        raise ValueError(f"a posterior of {described['weights']} weights for a network of {weights}")
+class Sampler(NamedTuple):
+    """Networks drawn from a posterior, run by numpy."""
+
+    graph: Graph
+    layout: Layout
+    prior: Prior
+    posterior: IndependentNormals
+    mask: Any
+    parameters: dict[int, int]  # the leaf of the network → the parameter of the graph
+
+    def weights(self, key: Any) -> Any:
+        """One draw, as the model itself makes it."""
+        latents = self.posterior.draw(key)
+        size, scales = self.layout.size, self.prior.scale_gammas(self.layout)[0].size
+        unit = jnp.where(self.mask, latents[:size], 0.0)
+        return self.prior.weights(self.layout, unit, latents[size : size + scales])
+
+    def arrays(self, vector: np.ndarray) -> dict[int, np.ndarray]:
+        """The graph's parameters, cut out of a vector of weights."""
+        shapes = {
+            leaf: shape
+            for block in self.layout.blocks
+            for leaf, shape in ((block.weight_leaf, block.weight_shape), (block.bias_leaf, block.bias_shape))
+        }
+        places = self.layout.places().items()
+        return {self.parameters[leaf]: vector[start:stop].reshape(shapes[leaf]) for leaf, (start, stop) in places}
+
+    def draws(self, num_samples: int, seed: int = 0) -> Draw:
+        """What averages over so many draws, the same for every call."""
+        make, key = jax.jit(self.weights), jax.random.key(seed)
+
+        def ask(inputs: np.ndarray) -> Drawn:
+            total = squares = entropy = np.zeros(())
+            for i in range(num_samples):
+                weights = self.arrays(np.asarray(make(jax.random.fold_in(key, i))))
+                (found,) = evaluate(self.graph, [inputs], weights)
+                total, squares = total + found.astype(np.float64), squares + found.astype(np.float64) ** 2
+                entropy = entropy + entropy_of(found)
+            mean = total / num_samples
+            var = np.maximum(squares / num_samples - mean**2, 0.0)
+            return Drawn(mean, entropy / num_samples, np.sqrt(var))
+
+        return ask
+
+
+def read_posterior(path: Path) -> tuple[Sampler, Card]:
+    """What was exported with `--posterior`. A file without one is an error that says how to get one."""
+    with said(path):
+        arrays, text = load(path)
+        card = Card.from_json(text["occamax"], str(path))
+        if "posterior" not in text:
+            raise ExportError(f"--samples: {path} holds no posterior. Export the run again with --posterior.")
+        return _unpack(arrays, json.loads(text["posterior"])), card
+
+
+def _unpack(arrays: dict[str, np.ndarray], described: dict[str, Any]) -> Sampler:
+    layout = Layout.from_data(described["layout"])
+    prior = from_data(described["prior"], kinds(), "prior")
+    scales, weights = arrays["posterior.scales.mean"].size, layout.size
+    if not isinstance(prior, Prior) or described["latents"] < weights + scales:
+        raise ValueError("a posterior that does not fit its network")
     mask = np.unpackbits(arrays["posterior.mask"], count=weights).astype(bool)
     parts = []
     for name in ("mean", "log_std"):
-        values = np.zeros(model.latent_count, np.float32)
+        values = np.zeros(described["latents"], np.float32)
         values[:weights][mask] = arrays[f"posterior.{name}"]  # removed weights stay at the prior: zero, and ln 1
-        values[weights:] = arrays[f"posterior.scales.{name}"]
+        values[weights : weights + scales] = arrays[f"posterior.scales.{name}"]
         parts.append(jnp.asarray(values))
-    return model, IndependentNormals(*parts), mask
+    graph = rebuild(described["structure"], arrays)
+    parameters = {int(leaf): place for leaf, place in described["parameters"].items()}
+    return Sampler(graph, layout, prior, IndependentNormals(*parts), jnp.asarray(mask), parameters)
 
 
-def _network(card: Card) -> Any:
-    spec = NETWORKS[card.config["network"]]
-    channels, height, width = card.input_shape
-    shape = (channels, height + 2 * card.pad, width + 2 * card.pad)
-    return spec.template(shape, len(card.class_names))
-
-
-def _prior(values: dict[str, Any]) -> Prior:
-    return PRIORS[values["kind"]](**{name: float(value) for name, value in values.items() if name != "kind"})
-
-
-def sampler(model: Model, posterior: Posterior, mask: Any, samples: int, seed: int = 0) -> Draw:
-    """The predictive of some images, averaged over `samples` draws of the weights, the same for every call."""
-    ask = jax.jit(
-        lambda pixels: predict(model, posterior, jnp.asarray(mask), jax.random.key(seed), pixels, None, samples)
-    )
-    return lambda pixels: jax.device_get(ask(jnp.asarray(pixels)))
-
-
-def mutual_information(predictive: Predictive) -> Float[np.ndarray, "n"]:
-    """How much of the doubt is about the weights, in nats: the entropy of the average less the average entropy."""
-    shares = np.asarray(predictive.expectation, np.float64)
+def entropy_of(probabilities: np.ndarray) -> Float[np.ndarray, "n"]:
+    """In nats, of each row."""
+    shares = np.asarray(probabilities, np.float64)
     logs = np.log(np.where(shares > 0, shares, 1.0))
-    return np.maximum(-(shares * logs).sum(1) - np.asarray(predictive.expected_entropy, np.float64), 0.0)
+    return -(shares * logs).sum(1)
+
+
+def mutual_information(drawn: Drawn) -> Float[np.ndarray, "n"]:
+    """How much of the doubt is about the weights, in nats: the entropy of the average less the average entropy."""
+    return np.maximum(entropy_of(drawn.expectation) - drawn.expected_entropy, 0.0)

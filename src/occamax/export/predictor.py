@@ -1,57 +1,40 @@
-"""A file that predicts: pixels in, probabilities out, whatever the format."""
+"""A file that predicts: raw examples in, probabilities or a prediction out, whatever the format. Neither jax nor equinox
+is needed, except for draws from a posterior."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
-from jaxtyping import Float, UInt8
 
-from ..data import Standardise
 from ..errors import ExportError
-from ..storage import write_atomic
-from ..storage.digest import is_intact
-from . import arrays_file
 from .card import Card
-from .chain import Chain
-from .posterior_file import Draw, Packed, sampler
 
-FORMATS = ("onnx", "safetensors", "npz")
-Predict = Callable[[UInt8[np.ndarray, "n channels height width"]], Float[np.ndarray, "n classes"]]
+if TYPE_CHECKING:
+    from .posterior_file import Draw
 
-
-def write(path: Path, chain: Chain, card: Card, posterior: Packed | None = None, as_usual: bool = False) -> None:
-    """A chain in the format that the path ends in. `as_usual` is for comparison: nothing left out, packed or joined, as
-    any exporter would write it."""
-    if path.suffix == ".onnx":
-        _need("onnx")
-        from .onnx_file import write_onnx
-
-        write_atomic(path, write_onnx(chain, card, sparse=not as_usual, joined=not as_usual))
-    else:
-        arrays_file.write(path, chain, card, not as_usual, posterior)
+FORMATS = ("onnx", "safetensors")
+Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def open_export(path: Path, threads: int = 0) -> tuple[Predict, Card]:
     """What predicts, and what it is. An ONNX file runs on so many threads, 0 for one a core."""
     _refuse_strange(path)
-    if path.suffix == ".onnx":
-        return onnx_predictor(path, threads)
-    chain, card = arrays_file.read(path)
-    return chain_predictor(chain, card), card
+    return _open_onnx(path, threads) if path.suffix == ".onnx" else _open_arrays(path)
 
 
-def open_posterior(path: Path, samples: int) -> tuple[Draw, Card]:
+def open_posterior(path: Path, num_samples: int) -> "tuple[Draw, Card]":
     """What draws networks and averages what they say, and what it is."""
     _refuse_strange(path)
-    if samples < 1:
-        raise ExportError(f"--samples: {samples} given; it must be a whole number from 1 up")
+    if num_samples < 1:
+        raise ExportError(f"--samples: {num_samples} given; it must be a whole number from 1 up")
     if path.suffix == ".onnx":
-        raise ExportError("--samples: an ONNX file holds one network. Export to safetensors or npz with --posterior.")
-    model, posterior, mask, card = arrays_file.read_posterior(path)
-    return sampler(model, posterior, mask, samples), card
+        raise ExportError("--samples: an ONNX file holds one network. Export to safetensors with --posterior.")
+    from .posterior_file import read_posterior
+
+    sampler, card = read_posterior(path)
+    return sampler.draws(num_samples), card
 
 
 def _refuse_strange(path: Path) -> None:
@@ -61,15 +44,25 @@ def _refuse_strange(path: Path) -> None:
         raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
 
 
-def chain_predictor(chain: Chain, card: Card) -> Predict:
-    prepare = Standardise(card.mean, card.std, card.pad)
-    network = jax.tree.map(jax.numpy.asarray, chain)
-    predict = jax.jit(lambda pixels: jax.vmap(lambda image: jax.nn.softmax(network(prepare(image))))(pixels))
-    return lambda pixels: np.asarray(predict(pixels))
+def _open_arrays(path: Path) -> tuple[Predict, Card]:
+    from ..structure.interpreter import evaluate
+    from .arrays_file import read
+
+    graph, card = read(path)
+
+    def predict(inputs: np.ndarray) -> np.ndarray:
+        try:
+            return evaluate(graph, [inputs])[0]
+        except (KeyError, ValueError, TypeError, IndexError) as error:  # a program that numpy cannot follow
+            raise ExportError(f"{path}: cannot be run ({error}); export it again") from error
+
+    return predict, card
 
 
-def onnx_predictor(path: Path, threads: int = 0) -> tuple[Predict, Card]:
-    _need("onnxruntime")
+def _open_onnx(path: Path, threads: int = 0) -> tuple[Predict, Card]:
+    from ..storage.digest import is_intact
+
+    need("onnxruntime")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -84,9 +77,9 @@ def onnx_predictor(path: Path, threads: int = 0) -> tuple[Predict, Card]:
     card = Card.from_json(words.get("occamax", ""), str(path))
     if not is_intact(content, words.get("digest", "")):
         raise ExportError(f"{path}: is damaged; its content does not match its digest")
-    return lambda pixels: session.run(None, {"pixels": pixels})[0], card
+    return lambda inputs: session.run(None, {card.input_name: inputs})[0], card
 
 
-def _need(package: str) -> None:
+def need(package: str) -> None:
     if find_spec(package) is None:
         raise ExportError(f"{package} is not installed; add it with: pip install 'occamax[onnx]'")

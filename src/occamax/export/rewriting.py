@@ -15,11 +15,11 @@ RECOGNISED = (
     recognising.layer_norm,
     absorbing.with_biases,
     absorbing.after,
+    absorbing.merged,
     absorbing.after,
 )
 FASTER = (
-    absorbing.before,
-    absorbing.before,
+    absorbing.before,  # the sum, then the product
     absorbing.before,
     absorbing.after,
     absorbing.after_layout,

@@ -1,10 +1,11 @@
-"""Answers about images, as a table or as JSON lines."""
+"""Answers about inputs, and what an export measured, as tables or as JSON lines."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -14,97 +15,145 @@ from rich.table import Table
 from rich.text import Text
 
 from .card import Card
-from .exporting import Measured
-from .posterior_file import Draw, mutual_information
-from .predictor import Predict
 
-Ask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]  # pixels → probabilities, mutual information
+if TYPE_CHECKING:
+    from .exporting import Measured
+    from .posterior_file import Draw
+    from .predictor import Predict
 
 
-def of_mean(predict: Predict) -> Ask:
+class Said(NamedTuple):
+    """What a network says of some inputs: expectations, and, where networks were drawn, what is doubt about the
+    weights: mutual information in nats (classes), a deviation (a prediction)."""
+
+    expectation: np.ndarray
+    mutual_information: np.ndarray | None = None
+    std: np.ndarray | None = None
+
+
+Ask = Callable[[np.ndarray], Said]
+
+
+def of_mean(predict: "Predict") -> Ask:
     """Asks the one network at the posterior mean."""
-    return lambda pixels: (predict(pixels), None)
+    return lambda inputs: Said(predict(inputs))
 
 
-def of_draws(draw: Draw) -> Ask:
+def of_draws(draw: "Draw") -> Ask:
     """Asks many networks drawn from the posterior."""
 
-    def ask(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = draw(pixels)
-        return np.asarray(found.expectation), mutual_information(found)
+    def ask(inputs: np.ndarray) -> Said:
+        from .posterior_file import mutual_information
+
+        found = draw(inputs)
+        return Said(np.asarray(found.expectation), mutual_information(found), np.asarray(found.std))
 
     return ask
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`uncertainty` is the entropy of the probabilities, in nats; `mutual_information` the part of it that is doubt
-    about the weights, where networks were drawn. `error` is None where the image was answered."""
+    """For classes `label` and its `probability`; `uncertainty` is the entropy of the probabilities, in nats, and
+    `mutual_information` the part of it that is doubt about the weights, where networks were drawn. For a regression
+    `prediction`, by target, and its `std` over draws. `error` is None where the input was answered."""
 
-    image: str
+    input: str
     label: str | None = None
     probability: float | None = None
     uncertainty: float | None = None
     mutual_information: float | None = None
+    prediction: dict[str, float] | None = None
+    std: dict[str, float] | None = None
     error: str | None = None
 
 
-def answers(ask: Ask, card: Card, images: Iterable[tuple[str, np.ndarray | str]], batch: int = 128) -> Iterator[Answer]:
-    """In the order of the images, some at a time."""
-    images = iter(images)
-    while some := list(islice(images, batch)):
-        readable = [pixels for _, pixels in some if isinstance(pixels, np.ndarray)]
-        probabilities, information = ask(np.stack(readable)) if readable else ((), None)
-        found = iter(zip(probabilities, information if information is not None else repeat(None), strict=False))
-        for name, pixels in some:
-            if isinstance(pixels, str):
-                yield Answer(name, error=pixels)
+def answers(
+    ask: Ask, card: Card, inputs: Iterable[tuple[str, np.ndarray | str]], batch_size: int = 128
+) -> Iterator[Answer]:
+    """In the order of the inputs, some at a time."""
+    inputs = iter(inputs)
+    while some := list(islice(inputs, batch_size)):
+        readable = [numbers for _, numbers in some if isinstance(numbers, np.ndarray)]
+        said = ask(np.stack(readable)) if readable else None
+        place = 0
+        for name, numbers in some:
+            if isinstance(numbers, str) or said is None:
+                yield Answer(name, error=str(numbers))
                 continue
-            own, doubt = next(found)
-            shares = np.asarray(own, np.float64)
-            entropy = float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
-            label = card.class_names[int(shares.argmax())]
-            yield Answer(name, label, float(shares.max()), entropy, None if doubt is None else float(doubt))
+            yield _answer(name, card, Said(*(None if part is None else part[place] for part in said)))
+            place += 1
+
+
+def _answer(name: str, card: Card, said: Said) -> Answer:
+    own = np.asarray(said.expectation, np.float64)
+    if card.class_names is None:
+        names = card.target_names or tuple(f"output {i}" for i in range(own.size))
+        values = dict(zip(names, own.ravel().tolist(), strict=False))
+        std = None if said.std is None else dict(zip(names, np.ravel(said.std).tolist(), strict=False))
+        return Answer(name, prediction=values, std=std)
+    entropy = float(-np.sum(own[own > 0] * np.log(own[own > 0])))
+    doubt = None if said.mutual_information is None else float(said.mutual_information)
+    return Answer(name, card.class_names[int(own.argmax())], float(own.max()), entropy, doubt)
 
 
 def print_answers(found: Iterable[Answer], json_lines: bool, with_information: bool = False) -> int:
-    """Prints them; how many images could not be answered."""
-    failed = 0
-    last = ("of the weights",) if with_information else ()
-    table = Table("image", "class", "probability", "uncertainty", *last, box=SIMPLE_HEAD)
+    """Prints them; how many inputs could not be answered."""
+    failed, rows = 0, []
     for answer in found:
         failed += answer.error is not None
         if json_lines:
             print(json.dumps({name: value for name, value in asdict(answer).items() if value is not None}))
-        elif answer.error is not None:
-            table.add_row(escape(answer.image), Text(answer.error, "red"), "", "")
         else:
-            numbers = [answer.probability, answer.uncertainty]
-            numbers += [answer.mutual_information] if with_information else []
-            table.add_row(escape(answer.image), answer.label, *(f"{number:.3f}" for number in numbers))
+            rows.append(answer)
     if not json_lines:
-        Console(highlight=False).print(table)
+        Console(highlight=False).print(_table(rows, with_information))
     return failed
 
 
-def print_measured(found: Measured, path: Path) -> None:
+def _table(rows: list[Answer], with_information: bool) -> Table:
+    targets = next((list(answer.prediction) for answer in rows if answer.prediction is not None), None)
+    last = ["of the weights"] if with_information else []
+    columns = ["class", "probability", "uncertainty", *last] if targets is None else [*targets, *last]
+    table = Table("input", *columns, box=SIMPLE_HEAD)
+    for answer in rows:
+        if answer.error is not None:
+            cells = [Text(answer.error, "red")]
+        elif answer.prediction is not None:
+            cells = [f"{value:.6g}" for value in answer.prediction.values()]
+            cells += [f"± {max(answer.std.values()):.3g}"] if with_information and answer.std else []
+        else:
+            numbers = [answer.probability, answer.uncertainty, *([answer.mutual_information] if last else [])]
+            cells = [answer.label or "", *(f"{number:.3f}" for number in numbers if number is not None)]
+        table.add_row(escape(answer.input), *cells)
+    return table
+
+
+def print_measured(found: "Measured", path: Path) -> None:
     """The exported network beside the dense one."""
     table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "bytes, gzipped": found.zipped}
     for name, (before, after) in rows.items():
-        table.add_row(name, f"{before:,}", f"{after:,}", f"{before / after:.1f} ×")
+        table.add_row(name, f"{before:,}", f"{after:,}", _ratio(before, after))
+    after = found.zipped[1]
+    table.add_row("  the dense with its zeros", f"{found.zipped_masked:,}", "", _ratio(found.zipped_masked, after))
     for batch, (before, after) in found.milliseconds.items():
-        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", f"{before / after:.1f} ×")
-    table.add_row(f"accuracy, {found.compared:,} images", *(f"{number:.4f}" for number in found.accuracy), "")
-    table.add_row("accuracy, whole test set", "", f"{found.test_accuracy:.4f}", "")
+        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
+    for name, value in found.figures.items():
+        table.add_row(f"{name}, {found.tested:,} test examples", "", f"{value:.4g}", "")
     console = Console(highlight=False)
     console.print(table)
-    units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
-    for kept in found.units:
-        units.add_row(kept.where, str(kept.before), str(kept.after), kept.why)
-    console.print(units)
+    if found.units:
+        units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
+        for kept in found.units:
+            units.add_row(escape(kept.where), str(kept.before), str(kept.after), kept.why)
+        console.print(units)
     console.print(
-        f"largest difference of a probability: {found.difference:.1e}, on {found.compared:,} images", soft_wrap=True
+        f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
+        soft_wrap=True,
     )
+
+
+def _ratio(before: float, after: float) -> str:
+    return f"{before / after:.1f} ×" if after else ""

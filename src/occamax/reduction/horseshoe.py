@@ -17,6 +17,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float
 
+from ..errors import ArgumentError
 from ..inference.posteriors import IndependentNormals, LatentPrior
 from ..inference.priors import HorseshoePrior
 from ..structure.layout import Layout
@@ -33,6 +34,11 @@ class HorseshoeCriterion(Criterion):
     steps: int = 200
     draws: int = 4
     rate: float = 0.05
+
+    def __post_init__(self):
+        for name in ("steps", "draws", "rate"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
 
     def decide(self, layout, beliefs):
         var = jnp.minimum(beliefs.std**2, 1.0)  # wider than its prior is noise of the optimiser; ΔF would diverge

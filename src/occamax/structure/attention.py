@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from .cleaning import prune
 from .coupling import Group
 from .graph import Graph, Node
 from .knowledge import Fact, share_axes
-from .links import Key
+from .links import Key, free_axes
 from .removal import fresh
 
 
@@ -39,7 +40,7 @@ def cut_before_split(graph: Graph) -> Graph:
         }
         nodes.append(Node("slice", (value,), (part,), attributes))
         nodes.append(Node("reshape", (part,), node.outputs, {"shape": graph.shapes[node.output]}))
-    return replace(graph, nodes=tuple(nodes), shapes=shapes, dtypes=dtypes)
+    return prune(replace(graph, nodes=tuple(nodes), shapes=shapes, dtypes=dtypes))
 
 
 def _split_axis(graph: Graph, node: Node, before: Node) -> tuple[int, int] | None:
@@ -58,52 +59,98 @@ def _split_axis(graph: Graph, node: Node, before: Node) -> tuple[int, int] | Non
     return axis, axis
 
 
-def drop_key_biases(graph: Graph) -> Graph:
-    """A softmax does not see what is added to all keys: it changes all of a row. Such biases become zero."""
-    made, readers = graph.producers(), graph.consumers()
-    depends = graph.dependent()
-    shares = share_axes(graph)
-    dropped: dict[int, int] = {}
+def cut_before_sum(graph: Graph) -> Graph:
+    """Slices of a sum with a known array, where it is read by nothing but slices, taken before the sum."""
+    made, readers, depends = graph.producers(), graph.consumers(), graph.dependent()
+    shapes, dtypes = dict(graph.shapes), dict(graph.dtypes)
+    nodes: list[Node] = []
     for node in graph.nodes:
-        if node.op != "dot" or not depends.issuperset(node.inputs):
+        before = made.get(node.inputs[0]) if node.op == "slice" else None
+        if before is None or before.op != "add" or not _only_cut(graph, before, readers, depends):
+            nodes.append(node)
             continue
-        hit = _softmax_axis(graph, node.output, readers, shares)
-        if hit is None:
+        parts = []
+        for value in before.inputs:
+            part = fresh(shapes)
+            attributes = _cut_of(node, graph.shapes[value])
+            shapes[part] = tuple(map(int.__sub__, attributes["stops"], attributes["starts"]))
+            whole = zip(shapes[part], graph.shapes[value], strict=True)
+            shapes[part] = tuple(size if size < 0 else now for now, size in whole)
+            dtypes[part] = dtypes[value]
+            nodes.append(Node("slice", (value,), (part,), attributes))
+            parts.append(part)
+        nodes.append(Node("add", tuple(parts), node.outputs))
+    return prune(replace(graph, nodes=tuple(nodes), shapes=shapes, dtypes=dtypes))
+
+
+def _only_cut(graph: Graph, node: Node, readers: dict[int, list[Node]], depends: set[int]) -> bool:
+    plain = all(each.op == "slice" and set(each.attributes["steps"]) == {1} for each in readers[node.output])
+    ranks = {len(graph.shapes[value]) for value in (*node.inputs, node.output)}
+    return plain and len(ranks) == 1 and len(depends.intersection(node.inputs)) == 1 and node.output not in graph.outputs
+
+
+def _cut_of(node: Node, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """The same cut of an array that repeats along axes of one."""
+    bounds = zip(shape, node.attributes["starts"], node.attributes["stops"], strict=True)
+    pairs = [(0, 1) if size == 1 else (start, stop) for size, start, stop in bounds]
+    return {
+        "starts": tuple(start for start, _ in pairs),
+        "stops": tuple(stop for _, stop in pairs),
+        "steps": (1,) * len(shape),
+    }
+
+
+def drop_key_biases(graph: Graph) -> Graph:
+    """A softmax does not see what is added to all keys: it changes all of a row. Such sums are left out."""
+    made, readers, depends = graph.producers(), graph.consumers(), graph.dependent()
+    dropped: dict[int, int] = {}
+    for value, axis in share_axes(graph).items():
+        found = _scores(graph, made[value], axis, made, readers)
+        if found is None:
             continue
-        for side, axis, place in _own_axes(graph, node):
-            if place == hit:
-                found = _bias_along(graph, (node.inputs[side], axis), made, readers, depends)
-                dropped |= {} if found is None else {found[0].output: found[1]}
-    nodes = tuple(node for node in graph.nodes if not set(node.outputs) & set(dropped))
-    renamed = [replace(node, inputs=tuple(dropped.get(value, value) for value in node.inputs)) for node in nodes]
-    return replace(graph, nodes=tuple(renamed))
+        node, axis = found
+        for side, own, place in free_axes(graph, node):
+            if place == axis and node.inputs[side] in depends:
+                sum_ = _bias_along(graph, (node.inputs[side], own), made, readers, depends)
+                dropped |= {} if sum_ is None else {sum_[0].output: sum_[1]}
+    kept = [node for node in graph.nodes if not set(node.outputs) & set(dropped)]
+    renamed = [replace(node, inputs=tuple(dropped.get(value, value) for value in node.inputs)) for node in kept]
+    return prune(replace(graph, nodes=tuple(renamed)))
 
 
-def _own_axes(graph: Graph, node: Node) -> list[tuple[int, int, int]]:
-    from .links import free_axes
-
-    return free_axes(graph, node)
-
-
-def _softmax_axis(graph: Graph, value: int, readers: dict[int, list[Node]], shares: dict[int, int]) -> int | None:
-    """The axis of a value along which a softmax is taken of it and nothing else is done, scaling and moving apart."""
-    axis_of = {axis: axis for axis in range(len(graph.shapes[value]))}  # axis now → axis of the value
-    while True:
-        if value in shares:
-            return axis_of.get(shares[value])
-        users = readers[value]
-        if value in graph.outputs or len(users) != 1 or not users[0].outputs:
+def _scores(graph: Graph, node: Node, axis: int, made, readers) -> tuple[Node, int] | None:
+    """The product that a softmax along an axis is taken of, scaling and moving apart, and which axis that is there;
+    None where anything else reads what is between."""
+    shift = None
+    if node.op == "softmax":
+        value, last = node.inputs[0], node
+    else:
+        power = made.get(node.inputs[0])
+        last = made.get(power.inputs[0]) if node.op == "div" and power is not None and power.op == "exp" else None
+        if last is None or last.op != "sub" or graph.shapes[last.inputs[1]][axis:][:1] != (1,):
             return None
-        node = users[0]
-        if node.op == "transpose":
-            axis_of = {place: axis_of[axis] for place, axis in enumerate(node.attributes["axes"]) if axis in axis_of}
-        elif node.op in ("mul", "div") and node.inputs[0] == value:
-            other = graph.constants.get(node.inputs[1])
-            if other is None or other.size != 1 or graph.shapes[node.output] != graph.shapes[value]:
-                return None
-        else:
+        value, shift = last.inputs
+    while (maker := made.get(value)) is not None and value not in graph.outputs:
+        others = [each for each in readers[value] if each is not last]
+        if not all(each.op == "reduce_max" and _leads_to(each, shift, readers) for each in others):
             return None
-        value = node.output
+        if maker.op == "dot":
+            return maker, axis
+        if maker.op == "transpose":
+            axis = maker.attributes["axes"][axis]
+        elif maker.op not in ("mul", "div") or graph.constants.get(maker.inputs[1], np.zeros(2)).size != 1:
+            return None
+        value, last = maker.inputs[0], maker
+    return None
+
+
+def _leads_to(node: Node, target: int | None, readers: dict[int, list[Node]]) -> bool:
+    """Whether a node's output is moved to `target` and read by nothing else on the way."""
+    while node.output != target:
+        if len(readers[node.output]) != 1 or readers[node.output][0].op not in ("transpose", "reshape"):
+            return False
+        node = readers[node.output][0]
+    return len(readers[node.output]) == 1
 
 
 def _bias_along(graph, key: Key, made, readers, depends) -> tuple[Node, int] | None:
@@ -146,18 +193,19 @@ def align_heads(
 ) -> tuple[Graph, bool]:
     """Depths in another order in each head, the living first, where more can go together then; and whether there were
     any such."""
-    heads: Group | None = None
-    for group in groups:
-        heads = group if group.part == 1 else heads if group.part > 1 else None
-        if group.part < 2 or heads is None or group.blocked or heads.blocked or group.maker != heads.maker:
+    constants, changed = graph.constants, False
+    for group in (group for group in groups if group.part > 1):
+        others = (each for each in groups if each.part == 1 and any(key[0] == group.seed[0] for key in each.labels))
+        heads = next(others, None)
+        if heads is None or group.blocked or heads.blocked:
             continue
         alive = _alive(graph, heads, group, facts, uses)
         if alive is None or alive.sum(1).max() >= alive.any(0).sum():
             continue
         orders = np.argsort(~alive, axis=1, kind="stable")
-        constants = {value: _ordered(array, value, heads, group, orders) for value, array in graph.constants.items()}
-        return replace(graph, constants=constants), True
-    return graph, False
+        constants = {value: _ordered(array, value, heads, group, orders) for value, array in constants.items()}
+        changed = True
+    return replace(graph, constants=constants), changed
 
 
 def _alive(graph: Graph, heads: Group, depths: Group, facts, uses) -> np.ndarray | None:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import ExportError
-from .attention import align_heads, cut_before_split, drop_key_biases
-from .cleaning import prune, simplify
+from .attention import align_heads, cut_before_split, cut_before_sum, drop_key_biases
+from .cleaning import fold, prune, simplify
 from .coupling import Group, find_groups
 from .folding import fold_known, join_additions, take_inputs
-from .graph import Graph
+from .graph import Graph, Node
 from .knowledge import Fact, known, used
 from .links import Key
 from .naming import place_name
-from .removal import Removed, remove, repeated_axes, summed_axes
+from .removal import Removed, remove, summed_axes
 
 _GONE = "its branch puts out a constant"
 
@@ -40,40 +40,45 @@ def compact(graph: Graph, names: Sequence[str] = ()) -> tuple[Graph, list[Kept]]
     missing = sorted(number for value, number in graph.parameters.items() if value not in graph.constants)
     if missing:
         raise ExportError(f"graph: the parameters {missing} have no arrays; give them by `graph.bind`")
-    report: dict[Key, Kept] = {}
-    small = drop_key_biases(cut_before_split(prune(replace(graph, parameters={}))))
+    small = drop_key_biases(cut_before_sum(cut_before_split(prune(replace(graph, parameters={})))))
+    places = [group for group in find_groups(small) if not group.is_output]
+    sizes = {group.seed: small.shapes[group.seed[0]][group.seed[1]] for group in places}
     changed = True
     while changed:
         facts = known(small)
         small, changed = fold_known(small, facts)
-        if changed:
-            continue
-        groups = find_groups(small)
-        for group in groups:
-            if group.seed not in report and not group.is_output:
-                name = place_name(graph, group, names)
-                report[group.seed] = Kept(name, group.count, group.count, group.why)
-        uses = used(small, facts)
-        removed = _removable(small, groups, facts, uses, report)
-        if removed:
-            small, changed = prune(remove(small, removed, facts)), True
-        else:
-            small, changed = align_heads(small, groups, facts, uses)
+        if not changed:
+            small, changed = _smaller(small, facts)
     small, inputs = take_inputs(small, known(small))
     small = prune(join_additions(small))
-    lines = [Kept(*line) for line in inputs] + [_final(small, seed, kept) for seed, kept in report.items()]
-    return prune(simplify(small)), lines
+    report = [Kept(*line) for line in inputs]
+    report += [_line(small, group, sizes[group.seed], place_name(graph, group, names)) for group in places]
+    small = prune(simplify(small))
+    folded = fold(small)  # what is made of constants alone, unless one is used in several ways
+    return folded if count(folded) <= count(small) else small, report
 
 
-def _final(graph: Graph, seed: Key, kept: Kept) -> Kept:
-    """A line of the report, when all is done."""
-    if seed[0] not in graph.shapes:
-        return replace(kept, after=0, why=_GONE)
-    return replace(kept, why="") if kept.after < kept.before else kept
+def _line(graph: Graph, group: Group, size: int, name: str) -> Kept:
+    """What became of a place whose seed had so many indices."""
+    value, axis = group.seed
+    if value not in graph.shapes:
+        return Kept(name, group.count, 0, _GONE)
+    after = graph.shapes[value][axis] * group.count // size
+    return Kept(name, group.count, after, group.why if after == group.count else "")
+
+
+def _smaller(graph: Graph, facts: dict[int, Fact]) -> tuple[Graph, bool]:
+    """The graph without its dead units, or ready to lose more; and whether there were any."""
+    groups = find_groups(graph)
+    uses = used(graph, facts)
+    removed = _removable(graph, groups, facts, uses)
+    if removed:
+        return prune(remove(graph, removed, facts)), True
+    return align_heads(graph, groups, facts, uses)
 
 
 def _removable(
-    graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray], report: dict[Key, Kept]
+    graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray]
 ) -> Removed:
     """The indices of the dead units of as many groups as do not get in each other's way."""
     depends = graph.dependent()
@@ -89,8 +94,6 @@ def _removable(
             gone = here & dead[labels]
             removed[key] = removed.get(key, False) | gone
             labelled[key] = labelled.get(key, False) | here
-        kept = report[group.seed]
-        report[group.seed] = replace(kept, after=kept.after - int(dead.sum()))
     return {key: gone for key, gone in removed.items() if gone.any()}
 
 
@@ -109,7 +112,7 @@ def _dead(
             for key in summed_axes(graph, node):
                 if key in group.labels and key[0] in depends:
                     labels = group.labels[key]
-                    bound = _not_foldable(graph, node, key, facts)
+                    bound = _not_foldable(node, key, facts)
                     dead[labels[bound & (labels >= 0)]] = False
     waiting = True
     while waiting and dead.any():
@@ -125,7 +128,7 @@ def _any_but(mask: np.ndarray, axis: int) -> np.ndarray:
     return mask.any(tuple(other for other in range(mask.ndim) if other != axis))
 
 
-def _not_foldable(graph: Graph, node, key: Key, facts: dict[int, Fact]) -> np.ndarray:
+def _not_foldable(node: Node, key: Key, facts: dict[int, Fact]) -> np.ndarray:
     """Along an axis that is summed over: where what is known adds something that is not the same everywhere."""
     value, axis = key
     fact = facts[value]

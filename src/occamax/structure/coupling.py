@@ -44,15 +44,18 @@ def find_groups(graph: Graph) -> list[Group]:
     by a reshape, as into heads, the groups are those of its parts, the outer first: they share keys."""
     ties = links_of(graph)
     found: list[Group] = []
-    seen: set[Key] = set()
+    seen: dict[Key, int] = {}  # key → the part of its group
     tried: set[Key] = set()
     for seed, maker in _seeds(graph):
-        if seed in seen:
+        if seen.get(seed) == 0:
             continue
         waiting, part = [seed], 0
         while waiting:
             start = waiting.pop(0)
-            if start in tried or start in seen:
+            if start in seen and start != seed:
+                part = max(part, seen[start])
+                continue
+            if start in tried:
                 continue
             tried.add(start)
             spread = _Spread(graph, ties, start)
@@ -63,7 +66,7 @@ def find_groups(graph: Graph) -> list[Group]:
             if start == seed or len(group.free):
                 part = group.part
                 found.append(group)
-                seen.update(group.labels)
+                seen = dict.fromkeys(group.labels, part) | seen
     return found
 
 

@@ -65,7 +65,10 @@ def _forward(graph: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             Fact(np.ones(shape, bool), np.zeros(shape, graph.dtypes[value]))
             for shape, value in zip(shapes, node.outputs, strict=True)
         ]
-    result = np.asarray(apply(node, values, 1)[0]).astype(graph.dtypes[node.output], copy=False)
+    if node.op in ("dot", "conv") and not all(array.any() for array in values):
+        return [Fact(np.broadcast_to(unknown, shapes[0]), np.zeros(shapes[0], graph.dtypes[node.output]))]
+    results = [_dot(node, *values)] if node.op == "dot" else apply(node, values, 1)
+    result = np.asarray(results[0]).astype(graph.dtypes[node.output], copy=False)
     unknown = np.broadcast_to(unknown, shapes[0])
     return [Fact(unknown, np.where(unknown, np.zeros((), result.dtype), result))]
 
@@ -109,7 +112,26 @@ def _unknown(node: Node, facts: list[Fact]) -> np.ndarray | None:
 
 def _product(node: Node, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Where a sum of products has a term at all."""
-    return apply(node, [left.astype(np.float32), right.astype(np.float32)], 1)[0] > 0.5
+    product = _dot if node.op == "dot" else lambda node, *arrays: apply(node, list(arrays), 1)[0]
+    return product(node, left.astype(np.float32), right.astype(np.float32)) > 0.5
+
+
+def _dot(node: Node, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """A product, computed once where tokens or examples are the same, as what is known of them mostly is."""
+    arrays, shape = [left, right], []
+    for side, array in enumerate(arrays):
+        summed, batch = node.attributes["contract"][side], node.attributes["batch"][side]
+        shape += [array.shape[axis] for axis in batch] if side == 0 else []
+        for axis in (axis for axis in range(array.ndim) if axis not in summed and axis not in batch):
+            shape.append(array.shape[axis])
+            if array.shape[axis] > 1 and _repeats(arrays[side], axis):
+                arrays[side] = arrays[side].take([0], axis)
+    return np.broadcast_to(apply(node, arrays, 1)[0], shape)
+
+
+def _repeats(array: np.ndarray, axis: int) -> bool:
+    first, second = array.take([0], axis), array.take([1], axis)
+    return np.array_equal(first, second) and bool((array == first).all())
 
 
 def share_axes(graph: Graph) -> dict[int, int]:

@@ -1,0 +1,51 @@
+"""How fast two files are beside each other, and how good a file is on a test set."""
+
+import math
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ..evaluation.metrics import accuracy, calibration_error
+from .predictor import Predict
+
+
+def on_all_cores(predict: Predict, inputs: np.ndarray, size: int = 16) -> np.ndarray:
+    """The answers about all inputs of what computes on one core; few at a time, which stay in a core's cache."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return np.concatenate(list(pool.map(predict, [inputs[i : i + size] for i in range(0, len(inputs), size)])))
+
+
+def in_parts(predict: Predict, inputs: np.ndarray, seconds: float = math.inf, size: int = 100) -> np.ndarray:
+    """The answers about all inputs, or about the first that are answered within so many seconds."""
+    began, found = time.perf_counter(), []
+    for i in range(0, len(inputs), size):
+        found.append(predict(inputs[i : i + size]))
+        if time.perf_counter() - began > seconds:
+            break
+    return np.concatenate(found)
+
+
+def latencies(before: Predict, after: Predict, inputs: np.ndarray, seconds: float = 0.6) -> tuple[float, float]:
+    """Milliseconds of one call of each, the median of interleaved calls."""
+    laps: tuple[list[float], list[float]] = ([], [])
+    for predict in (before, after):
+        predict(inputs)
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds or len(laps[0]) < 3:
+        for predict, own in zip((before, after), laps, strict=True):
+            start = time.perf_counter()
+            predict(inputs)
+            own.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(laps[0])), 1e3 * float(np.median(laps[1]))
+
+
+def figures_of(found: np.ndarray, targets: np.ndarray, is_classes: bool) -> dict[str, float]:
+    """Of answers: accuracy, NLL and ECE for classes, rmse for numbers."""
+    found, targets = found.astype(np.float64), targets[: len(found)]
+    if not is_classes:
+        return {"rmse": float(np.sqrt(np.mean((found - targets.reshape(found.shape)) ** 2)))}
+    own = np.maximum(found[np.arange(len(found)), targets], np.finfo(np.float32).tiny)
+    nll = float(-np.mean(np.log(own)))
+    return {"accuracy": accuracy(found, targets), "nll": nll, "ece": calibration_error(found, targets)}
