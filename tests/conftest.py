@@ -13,13 +13,17 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
+# Programs here are small and run a few times: nine tenths of the time went into making them fast. `benchmarks/` and
+# every run of the package have them as fast as they get.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import config, install_import_hook
 
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
-# Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as type checkers have it.
+# Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as in type checkers.
 install_import_hook("occamax", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 # The same cases in every run; a fixture such as `x64` serves all cases of a test.

@@ -5,27 +5,41 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import occamax
 
 
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+@pytest.fixture(scope="module")
+def said():
+    """What a fresh process says of itself, one thing after the other."""
+    code = """
+import contextlib, io, sys
+import occamax
+print('jax' in sys.modules)
+from occamax.cli import main
+sys.argv = ['occamax', '--help']
+text = io.StringIO()
+with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+    main()
+print('train' in text.getvalue(), 'jax' in sys.modules)
+occamax.fit, occamax.BMR, occamax.load
+from jax._src import xla_bridge
+print(xla_bridge._backends)
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_importing_touches_no_device_and_no_jax():
-    assert run("import occamax, sys; print('jax' in sys.modules)").strip() == "False"
+def test_importing_touches_no_device_and_no_jax(said):
+    assert said[0] == "False"
 
 
-def test_help_does_not_wait_for_jax():
-    code = "import sys; sys.argv = ['occamax', '--help']\nfrom occamax.cli import main\n"
-    output = run(code + "try:\n main()\nexcept SystemExit:\n print('jax' in sys.modules)")
-    assert "train" in output
-    assert output.strip().endswith("False")
+def test_help_does_not_wait_for_jax(said):
+    assert said[1] == "True False"
 
 
-def test_using_a_name_initialises_no_device():
-    code = "import occamax; occamax.fit, occamax.BMR; from jax._src import xla_bridge; print(xla_bridge._backends)"
-    assert run(code).strip() == "{}"
+def test_using_a_name_initialises_no_device(said):
+    assert said[2] == "{}"
 
 
 def test_every_public_name_is_there_and_typed():
@@ -36,6 +50,14 @@ def test_every_public_name_is_there_and_typed():
     block = next(node for node in tree.body if isinstance(node, ast.If))
     typed = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert typed == set(dir(occamax)) - {"__version__"}
+    with pytest.raises(AttributeError, match="no attribute 'Evidence'"):
+        occamax.Evidence  # noqa: B018
+
+
+def test_names_of_one_kind_have_one_home():
+    assert occamax.criteria.Evidence
+    assert occamax.schedules.Cosine
+    assert occamax.init.VarianceScaled
 
 
 def test_errors_are_one_line_for_the_user():

@@ -314,7 +314,7 @@ def reproduce(
     ] = None,
     data_dir: DataDir = None,
     cache: Annotated[bool, typer.Option(help="Keep compiled programs, so that the next run starts at once.")] = True,
-) -> None:
+) -> None:  # an option each
     """Run the paper's grid, draw its figures, compare with what was published. Finished cells are kept; an interrupted
     grid goes on where it stopped when the command is given again. List options take names separated by commas."""
     from .experiment.config import Config

@@ -19,7 +19,7 @@ from .data import Dataset, Stream, reopen
 from .errors import ArgumentError, RunError
 from .evaluation import Predictive, predict, score
 from .experiment.checkpoint import state_arrays, state_from
-from .experiment.config import Config
+from .experiment.config import DTYPES, Config
 from .experiment.devices import Devices
 from .experiment.environment import environment
 from .experiment.folder import Place, RunFolder
@@ -250,7 +250,7 @@ def fit(  # the one door: everything that a run can be told
     keeping = Keeping(paths, resume, overwrite, keep_best, halvings, words, on_epoch, show)
     where = devices if isinstance(devices, Devices) else Devices() if devices is None else Devices.of(devices)
     image_size = network.image_size if isinstance(network, NetworkSource) else None
-    dtype = str(jnp.dtype(compute_dtype))
+    dtype = _dtype(compute_dtype)
     found = read_data(data, test, preprocess, image_size)
     model = build_model(network, found, method, likelihood, fixed, dtype, where)
     change = checked_augmentation(augment, found)
@@ -269,6 +269,13 @@ def _fitted(task: Task, config: Config, data: Data, run: Trained, index: int, pa
     own = replace(config, seed=task.seeds[index])
     path = paths[index] if paths else None
     return Fit(task.model, task.method, run.state, own, data.facts, run.history, run.summary, data.test, path)
+
+
+def _dtype(given: Any) -> str:
+    try:
+        return str(jnp.dtype(given))
+    except TypeError as error:
+        raise ArgumentError(f"compute_dtype: {given!r} given; it must be one of {', '.join(DTYPES)}") from error
 
 
 def _seeds(seed: int, seeds: int | Sequence[int] | None) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""Many devices say what one says: virtual devices in one process, and processes that talk over the loopback."""
+"""Many devices say what one says, also with BatchNorm, dropout and augmentation: virtual devices in one process, and
+processes that talk over the loopback."""
 
 import os
 import signal
@@ -7,25 +8,29 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+import occamax as ox
 from occamax.errors import ArgumentError
-from occamax.experiment import RunFolder
 from occamax.experiment.devices import Devices, choose_devices, join_hosts
+from occamax.experiment.folder import RunFolder
 from occamax.storage import load_arrays
 
-WORDS = ("train", "fashion_mini", "lenet-300-100", "bmr", "--epochs=3", "--steps=10", "--batch=32", "--samples=2")
-CLOSE = 1e-5
+from .small_runs import fit_normed, normed
+
+ROOT = Path(__file__).parents[2]
+CLOSE = 2e-5
 
 
-def begin(out, *more, devices=1, words=WORDS):
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    command = [sys.executable, "-m", "occamax", *words, "--out", str(out), *map(str, more)]
-    environment = {**os.environ, "XLA_FLAGS": flags}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def begin(*words, devices=1):
+    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    command = [sys.executable, "-m", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, cwd=ROOT, **pipes)
 
 
 def finish(*processes):
@@ -34,19 +39,22 @@ def finish(*processes):
     return said
 
 
-def hosts(out, count, *more):
+def coordinator():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    where = ("--devices=all", f"--coordinator=127.0.0.1:{port}", f"--num-processes={count}")
-    return [begin(out, *where, f"--process-id={i}", *more) for i in range(count)]
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    path = tmp_path_factory.mktemp("devices") / "one"
-    finish(begin(path))
-    return path
+def runs(tmp_path_factory):
+    """One device here; four virtual ones with the vectors shared out, and two hosts without, in other processes."""
+    out, where = tmp_path_factory.mktemp("devices"), coordinator()
+    words = ("tests.experiment.device_runs",)
+    processes = [begin(*words, out / "hosts", "all", "--hosts", where, 2, i) for i in range(2)]
+    fit_normed(out / "one")
+    said = finish(*processes)
+    finish(begin(*words, out / "four", "sharded", devices=4))
+    return out, said
 
 
 def close(path, other):
@@ -59,56 +67,68 @@ def close(path, other):
     within = CLOSE if not len(tipped) else 2e-3
     for name in set(theirs) - {"mask"}:
         if theirs[name].dtype == np.float32:
-            pair = (np.delete(arrays[name], tipped) for arrays in (ours, theirs))
+            is_vector = ours[name].shape[-1:] >= ours["mask"].shape
+            pair = (np.delete(a[name], tipped) if is_vector else a[name] for a in (ours, theirs))
             assert np.allclose(*pair, rtol=within, atol=within), name
         else:
             assert np.array_equal(ours[name], theirs[name]), name
 
 
-@pytest.mark.parametrize("more", [(), ("--shard-weights",)])
-def test_virtual_devices(one, tmp_path, more):
-    finish(begin(tmp_path / "four", "--devices=4", *more, devices=4))
-    close(tmp_path / "four", one)
+@pytest.mark.parametrize("name", ["four/sharded", "hosts/all"])
+def test_many_devices_train_what_one_trains(runs, name):
+    out, _ = runs
+    close(out / name, out / "one")
+    assert [line["epoch"] for line in RunFolder(out / name).metrics()] == [1, 2, 3, 4]
 
 
-def test_dropout_is_the_same_on_every_device(tmp_path):
-    """Its masks belong to examples, not to devices."""
-    words = ("train", "fashion_mini", "mlp", "map", *WORDS[4:-2], "--batch=8", "--samples=1")
-    for name, devices in (("one", 1), ("two", 2)):
-        finish(begin(tmp_path / name, f"--devices={devices}", devices=devices, words=words))
-    one, two = ([line["neg_elbo"] for line in RunFolder(tmp_path / name).metrics()] for name in ("one", "two"))
-    assert np.allclose(one, two, rtol=CLOSE)
+def test_statistics_of_a_batch_are_those_of_the_whole(runs):
+    """BatchNorm's buffers are no mean of what four devices found apart: variances would be too small."""
+    out, _ = runs
+    one, four = (load_arrays(out / name / "checkpoint.safetensors")[0] for name in ("one", "four/sharded"))
+    buffers = [name for name in one if name.startswith("buffers") and one[name].dtype == np.float32]
+    assert len(buffers) >= 2
+    assert all(np.allclose(one[name], four[name], rtol=CLOSE, atol=CLOSE) for name in buffers)
 
 
-@pytest.mark.parametrize(("count", "more"), [(2, ()), (4, ("--shard-weights",))])
-def test_several_processes(one, tmp_path, count, more):
-    said = finish(*hosts(tmp_path / "several", count, *more))
-    close(tmp_path / "several", one)
-    assert "epoch   3/3" in said[0][0]
-    assert all("epoch" not in out for out, _ in said[1:])  # only the first writes and speaks
-    assert [line["epoch"] for line in RunFolder(tmp_path / "several").metrics()] == [1, 2, 3]
+def test_only_the_first_host_writes_and_speaks(runs):
+    _, said = runs
+    assert "epoch   4/4" in said[0][0]
+    assert "epoch" not in said[1][0]
 
 
-def test_a_signal_to_one_host_stops_all_and_the_run_goes_on(one, tmp_path):
-    out = tmp_path / "run"
-    processes = hosts(out, 2, "--epochs=3", "--shard-weights")
-    while not (out / "metrics.jsonl").exists():
-        assert processes[0].poll() is None
+def test_a_checkpoint_knows_no_devices(runs, tmp_path):
+    """What four devices saved is loaded on one, and trained on there."""
+    out, _ = runs
+    loaded = ox.load(out / "four" / "sharded", normed())
+    assert loaded.model.multiple == 1
+    again = fit_normed(out / "four" / "sharded", resume=True)
+    assert np.array_equal(again.state.posterior.mean, loaded.state.posterior.mean)
+
+
+WORDS = "train fashion_mini tests.experiment.small_runs:build_small flat --epochs 400 --steps 10 --batch 32 --samples 1"
+
+
+def hosts(out, *more):
+    where = ("--devices=all", f"--coordinator={coordinator()}", "--num-processes=2", "--out", out)
+    return [begin("occamax", *WORDS.split(), *where, f"--process-id={i}", *more) for i in range(2)]
+
+
+def wait_for(path, count, process):
+    while process.poll() is None and (not path.exists() or path.read_text().count("\n") < count):
         time.sleep(0.01)
-    processes[1].send_signal(signal.SIGTERM)
-    said = [process.communicate(timeout=120) for process in processes]
-    if [process.returncode for process in processes] != [0, 0]:  # they had not ended by themselves
-        assert [process.returncode for process in processes] == [143, 143], said
-        finish(*hosts(out, 2, "--epochs=3", "--resume"))
-    close(out, one)
 
 
-def test_a_host_that_dies_ends_the_others_and_the_run_goes_on_without_it(one, tmp_path):
-    out = tmp_path / "run"
-    first, second = hosts(out, 2, "--epochs=200")
-    metrics = out / "metrics.jsonl"
-    while first.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 2):
-        time.sleep(0.02)
+def test_hosts_that_are_stopped_or_die(tmp_path):
+    """A signal to one host stops all, and the run goes on; a host that dies ends the others, and it goes on without."""
+    out, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
+    both = hosts(out, "--shard-weights")
+    wait_for(metrics, 1, both[0])
+    both[1].send_signal(signal.SIGTERM)
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [143, 143], said
+    done = len(RunFolder(out).metrics())
+    first, second = hosts(out, "--resume")
+    wait_for(metrics, done + 2, first)
     second.kill()
     second.communicate()
     _, said = first.communicate(timeout=120)
@@ -116,21 +136,20 @@ def test_a_host_that_dies_ends_the_others_and_the_run_goes_on_without_it(one, tm
     assert "another host of this run is gone" in said
     assert "--resume" in said
     done = len(RunFolder(out).metrics())
-    alone = begin(out, "--epochs=200", "--resume")
-    while alone.poll() is None and metrics.read_text().count("\n") < done + 2:
-        time.sleep(0.02)
+    alone = begin("occamax", *WORDS.split(), "--out", out, "--resume")
+    wait_for(metrics, done + 2, alone)
     alone.kill()
     alone.communicate()
     assert [line["epoch"] for line in RunFolder(out).metrics()][: done + 2] == list(range(1, done + 3))
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ArgumentError, match=r"--devices: 99 given; there are \d+"):
+    with pytest.raises(ArgumentError, match=r"devices: 99 given; there are \d+"):
         Devices.of(99)
-    for words, says in (("some", "--devices: 'some'"), ("0", "--devices: 0"), (None, "say --devices all")):
+    for words, says in (("some", "--devices: 'some'"), ("0", "devices: 0"), (None, "say --devices all")):
         with pytest.raises(ArgumentError, match=says):
             choose_devices(words, shard_weights=True)
-    with pytest.raises(ArgumentError, match="--batch: 3"):
+    with pytest.raises(ArgumentError, match="batch.*: 3"):
         replace(Devices.of(1), mesh=jax.sharding.Mesh(np.array(jax.devices() * 2), ("devices",))).check_batch(3)
     with pytest.raises(ArgumentError, match="belong together"):
         join_hosts("127.0.0.1:1", None, None)

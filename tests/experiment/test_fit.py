@@ -1,7 +1,9 @@
 """`fit` and what comes back from it, for networks and data of all kinds; `load` and what it refuses."""
 
 import json
+import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 
 import equinox as eqx
@@ -10,19 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jaxtyping import TypeCheckError
 
 import occamax as ox
 from occamax.experiment import problem as problem_module
 from occamax.experiment.folder import RunFolder
-from occamax.experiment.program import Program, Task
+from occamax.experiment.program import Program
 from occamax.fitting import Fit
 from occamax.inference.calibration import held_out_of
 from occamax.methods import METHODS, method_from
 
 from ..toys import Tiny, tiny_data
-from .small_runs import BUDGET, dataset, fit_normed, fit_small, normed, numbered, pixels, small
+from .small_runs import AUGMENT, BUDGET, dataset, fit_normed, fit_small, normed, numbered, pixels, small
 
-QUICK = {"epochs": 2, "steps_per_epoch": 4, "batch_size": 16, "num_samples": 2}
+QUICK = {**BUDGET, "epochs": 2}
 
 
 class Recurrent(eqx.Module):
@@ -67,11 +70,21 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def fits(tmp_path_factory):
+def first_states():
+    """The state of the first kind after each of its epochs."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def fits(tmp_path_factory, first_states):
     """One fit of each kind: with a folder and a data set, of arrays without either, of real targets."""
     path = tmp_path_factory.mktemp("fits") / "normed"
+
+    def keep(epoch):
+        first_states.append(jax.tree.map(lambda leaf: jnp.copy(leaf[0]), epoch.state))
+
     return {
-        "own with state": fit_normed(path),
+        "own with state": fit_normed(path, on_epoch=keep),
         "recurrent": ox.fit(recurrent(), sequences(), ox.PaperBMR(), test=sequences(), **QUICK),
         "regression": ox.fit(
             Tiny(), numbers(), ox.BMR(), test=numbers(), epochs=2, steps_per_epoch=300, batch_size=32, num_samples=2
@@ -99,7 +112,7 @@ def test_a_fit_predicts_and_is_measured(case):
     assert all(np.isclose(given[name], figures[name], rtol=1e-6) for name in figures)
     more = fitted.evaluate(num_samples=5)
     assert more["nll"] != figures["nll"]
-    with pytest.raises(ox.ArgumentError, match=r"inputs: shape \(2, 9\).*examples have shape"):
+    with pytest.raises(ox.ArgumentError, match=r"inputs: shape \(2, 9\) given; one example has shape"):
         fitted.predict(np.zeros((2, 9), np.float32))
     with pytest.raises(ox.ArgumentError, match="num_samples: 0"):
         fitted.evaluate(num_samples=0)
@@ -143,13 +156,12 @@ def test_a_fit_is_saved_and_loaded(case, tmp_path):
     assert loaded.history == fitted.history
     assert np.array_equal(loaded.predict(inputs[:5], 3), fitted.predict(inputs[:5], 3))
     assert loaded.evaluate((inputs, targets)) == fitted.evaluate((inputs, targets))
-    again = loaded.save(tmp_path / "again")
-    assert (again / "checkpoint.safetensors").read_bytes() == (
-        tmp_path / "saved" / "checkpoint.safetensors"
-    ).read_bytes()
+    again = ox.load(loaded.save(tmp_path / "again"), make())
+    assert same_arrays(again.state.posterior, loaded.state.posterior)
+    assert (again.config, again.summary) == (loaded.config, loaded.summary)
     with pytest.raises(ox.RunError, match="exists"):
         fitted.save(tmp_path / "saved")
-    with pytest.raises(ox.RunError, match="pass the test set"):
+    with pytest.raises(ox.OccamaxError, match="pass the"):
         loaded.evaluate()
 
 
@@ -162,9 +174,6 @@ def test_a_fit_is_reported_on(case, tmp_path):
 
 
 def test_it_learns(fits):
-    assert fits["own with state"].history[-1]["accuracy"] > 0.5
-    figures = fits["regression"].history[-1]
-    assert figures["rmse"] < 5  # the first target's deviation is 10
     x, y = numbers()
     error = fits["regression"].predict(x, 20) - y
     assert (error.std(0) < 0.6 * y.std(0)).all()  # each target in its own unit
@@ -216,17 +225,16 @@ def test_load_refuses_what_it_cannot_read(fits, tmp_path):
 
 
 def test_an_optax_schedule_is_honoured_and_said_where_it_cannot_be_stored(tmp_path):
-    """The rate is zero from the fifth step on: nothing moves any more."""
-    schedule = optax.piecewise_constant_schedule(1e-2, {4: 0.0})
-    posteriors = []
+    """The rate is zero from the ninth step on, in the second epoch: from then on nothing moves."""
+    schedule = optax.piecewise_constant_schedule(1e-2, {8: 0.0})
+    means = []
     fitted = fit_small(
         tmp_path / "run",
         ox.PaperBMR(learning_rate=schedule, reduction=None),
-        on_epoch=lambda epoch: posteriors.append(np.array(epoch.state.posterior.mean)),
+        on_epoch=lambda epoch: means.append(np.array(epoch.state.posterior.mean)),
     )
-    assert np.array_equal(posteriors[0], posteriors[-1])
-    constant = fit_small(None, ox.PaperBMR(learning_rate=1e-2, reduction=None))
-    assert not np.array_equal(posteriors[0][0], constant.state.posterior.mean)
+    assert not np.array_equal(means[0], means[1])
+    assert np.array_equal(means[1], means[3])
     with pytest.raises(ox.ArgumentError, match=r"method\.learning_rate\.function: .*could not be stored"):
         ox.load(tmp_path / "run", small())
     again = ox.load(tmp_path / "run", small(), method=fitted.method)
@@ -234,10 +242,11 @@ def test_an_optax_schedule_is_honoured_and_said_where_it_cannot_be_stored(tmp_pa
 
 
 def test_an_optax_optimiser_has_its_own_rate():
-    still = ox.PaperBMR(optimizer=optax.sgd(0.0), reduction=None)
-    first, last = [], []
-    fit_small(None, still, epochs=2, on_epoch=lambda e: (first if e.number == 1 else last).append(e.state.posterior))
-    assert same_arrays(first, last)
+    method = ox.PaperBMR(optimizer=optax.sgd(optax.piecewise_constant_schedule(1e-4, {8: 0.0})), reduction=None)
+    means = []
+    fit_small(None, method, on_epoch=lambda epoch: means.append(np.array(epoch.state.posterior.mean)))
+    assert not np.array_equal(means[0], means[1])
+    assert np.array_equal(means[1], means[3])
     with pytest.raises(ox.ArgumentError, match="learning_rate: an optax transformation has a rate of its own"):
         ox.PaperBMR(optimizer=optax.adam(1e-3), learning_rate=1e-2)
 
@@ -250,19 +259,14 @@ def test_targets_of_yes_and_no():
     assert ((fitted.predict(x)[:, 0] > 0.5) == y).mean() > 0.8
 
 
-def test_the_fitted_network_is_masked():
-    fitted = fit_small(None, ox.PaperBMR(reduction=ox.Reduction(ox.criteria.TargetSparsity(0.5))), epochs=2)
-    assert np.isclose(1 - fitted.masks["first"].mean(), 0.5, atol=0.01)
-    weight = np.concatenate([fitted.network.first.weight, fitted.network.first.bias[:, None]], axis=1)
-    assert np.array_equal(weight != 0, fitted.masks["first"])
-    assert fitted.masks["output"].all()
-    assert fitted.sparsity == pytest.approx(0.5, abs=0.01)
-
-
 def test_exactly_the_share_that_was_asked_for():
     fitted = fit_small(None, sparsity=0.95, epochs=3)
     count = fitted.model.layout.sizes[0]
     assert fitted.masks["first"].sum() == count - round(0.95 * count)
+    assert fitted.sparsity == pytest.approx(0.95, abs=1 / count)
+    weight = np.concatenate([fitted.network.first.weight, fitted.network.first.bias[:, None]], axis=1)
+    assert np.array_equal(weight != 0, fitted.masks["first"])
+    assert fitted.masks["output"].all()
     for options, says in (
         ({"method": ox.MAP(), "sparsity": 0.9}, "sparsity: map prunes nothing"),
         ({"sparsity": 1.5}, r"sparsity: 1\.5"),
@@ -275,20 +279,25 @@ def test_exactly_the_share_that_was_asked_for():
 
 
 def test_what_is_fixed_stays_as_it_was():
-    """By a function and by names, an array and a whole layer."""
+    """By names and by a function, an array and a whole layer."""
     network = small()
-    for fixed, kept in (
-        (lambda net: net.first, ("first",)),
-        (("first.weight",), ("first.weight",)),
-        (lambda net: (net.first.bias,), ("first.bias",)),
+    fitted = ox.fit(network, dataset(), ox.Flat(), fixed=["first.weight"], **QUICK)
+    assert np.array_equal(fitted.network.first.weight, network.first.weight)
+    assert not np.array_equal(fitted.network.first.bias, network.first.bias)
+    assert not np.array_equal(fitted.network.output.weight, network.output.weight)
+    example, prior = jax.ShapeDtypeStruct((1, 6, 6), np.float32), ox.FlatPrior()
+    for fixed, names in (
+        (["first.weight"], ("first.weight",)),
+        (lambda net: net.first, ("first.weight", "first.bias")),
+        (lambda net: (net.first.bias, net.output.bias), ("first.bias", "output.bias")),
     ):
-        fitted = ox.fit(network, dataset(), ox.Flat(), fixed=fixed, **QUICK)
-        for name in ("first.weight", "first.bias", "output.weight"):
+        model = ox.Model(network, example, prior, fixed=fixed)
+        assert set(model.layout.fixed) == set(names)
+        bound = model.bind(jnp.full(model.latent_count, 0.3), jnp.ones(model.layout.size, bool))
+        for name in ("first.weight", "first.bias", "output.weight", "output.bias"):
             layer, array = name.split(".")
-            one, two = (getattr(getattr(net, layer), array) for net in (network, fitted.network))
-            is_kept = any(name.startswith(part) for part in kept)
-            assert np.array_equal(one, two) == is_kept, (name, kept)
-        assert set(fitted.model.layout.fixed) == {n for n in ("first.weight", "first.bias") if n.startswith(kept)}
+            one, two = (getattr(getattr(net, layer), array) for net in (network, bound))
+            assert np.array_equal(one, two) == (name in names)
     for wrong, says in (((lambda net: net.nothing), "fixed"), (["first.wieght"], r"first\.wieght")):
         with pytest.raises(ox.OccamaxError, match=says):
             ox.fit(network, dataset(), fixed=wrong, **QUICK)
@@ -310,77 +319,93 @@ def test_an_array_whose_role_cannot_be_told_is_refused_by_name(is_used):
     network = Odd(Tiny().first, jnp.ones(4), is_used)
     with pytest.raises(ox.LayoutError, match=r"odd.*fixed"):
         ox.fit(network, tiny_data(classes=3))
-    assert ox.fit(network, tiny_data(), ox.Flat(), fixed=["odd"], **QUICK).model.layout.fixed == ("odd",)
+    assert ox.Model(network, tiny_data()[0][0], ox.FlatPrior(), fixed=["odd"]).layout.fixed == ("odd",)
 
 
-def test_the_test_set_never_changes_what_is_trained():
-    data = pixels()
-    without = ox.fit(small(), data, ox.BMR(), preprocess=dataset().standardise(), **QUICK)
-    others = [ox.fit(small(), data, ox.BMR(), preprocess=dataset().standardise(), test=test, **QUICK)
-              for test in (pixels(30, seed=7), pixels(30, seed=8))]  # fmt: skip
-    for other in others:
-        assert same_arrays(without.state._replace(key=0), other.state._replace(key=0))
-    assert "accuracy" not in without.history[-1]
+def test_the_test_set_never_changes_what_is_trained(fits):
+    """Also where a guard and a calibration look at examples that were not trained on."""
+    first = fits["own with state"]
+    other = fit_normed(None, test=pixels(30, seed=7))
+    assert other.history[-1]["nll"] != first.history[-1]["nll"]
+    assert other.history[-1]["held_out_nll"] == first.history[-1]["held_out_nll"]
+    assert same_arrays(first.state._replace(key=0), other.state._replace(key=0))
+
+
+def test_augmentation_is_of_training_examples_only(fits, first_states):
+    """What was written of the test and of the held-out examples is what those say as they are, to the last bit; of the
+    training examples it is not."""
+    after, line = replace(fits["own with state"], state=first_states[0]), fits["own with state"].history[0]
+    draws = after.method.calibration.epoch_samples
+    images, classes = dataset().train.inputs, dataset().train.targets
+    held = held_out_of(after.method.calibration, len(images)).places
+    assert len(held) == 6
+    assert after.evaluate((images[held], classes[held]), draws)["nll"] == pytest.approx(line["held_out_nll"], rel=1e-6)
+    assert after.evaluate(num_samples=BUDGET["num_samples"])["nll"] == pytest.approx(line["nll"], rel=1e-6)
+    moved = np.asarray(jax.vmap(ox.RandomCrop(1))(jax.random.split(jax.random.key(0), 6), images[held]))
+    assert after.evaluate((moved, classes[held]), draws)["nll"] != pytest.approx(line["held_out_nll"], rel=1e-4)
 
 
 def blacken(key, example):
-    """All that it says of a class is gone."""
     return jnp.zeros_like(example)
 
 
-def test_augmentation_is_of_training_examples_only():
-    """With every training example black, a network learns nothing of classes; test and held-out examples stay."""
-    seen = fit_normed(None, augment=None)
-    blind = fit_normed(None, augment=blacken)
-    assert not same_arrays(seen.state.posterior, blind.state.posterior)
-    images, classes = dataset().test.inputs, dataset().test.targets
-    assert np.ptp(blind.predict(images), axis=0).max() > 0  # what it is asked is not black
-    assert blind.evaluate() == blind.evaluate((images, classes))
-    held = held_out_of(blind.method.calibration, 120).places
-    assert len(held) == 6
-    raw = dataset().train
-    one_draw = Program(Task(blind.model, blind.method, ox.Budget(**{k: QUICK[k] for k in QUICK if k != "num_samples"}),
-                            held_out_of(blind.method.calibration, 120)))  # fmt: skip
-    assert one_draw.task.augment is None  # a loaded fit evaluates without any
-    last = blind.history[-1]["held_out_nll"]
-    assert last != pytest.approx(_black_nll(blind, raw.targets[held]), abs=1e-9)
+def scaled(example):
+    """Black is zero."""
+    return example.astype(jnp.float32) / 255
 
 
-def _black_nll(fitted, targets):
-    return fitted.evaluate((np.zeros((len(targets), 1, 6, 6), np.uint8), targets))["nll"]
+def test_augmentation_is_of_every_training_example():
+    """Where all are black, the images might be any: the weights come out the same."""
+    images, classes = dataset().train.inputs, dataset().train.targets
+    ends = [
+        ox.fit(small(), (given, classes), ox.MAP(), augment=blacken, preprocess=scaled, **BUDGET)
+        for given in (images, images[::-1].copy())
+    ]
+    assert same_arrays(ends[0].state.posterior, ends[1].state.posterior)
 
 
-def test_several_seeds_are_several_fits(tmp_path):
-    found = fit_small(tmp_path, seeds=[3, 5], epochs=2)
-    assert [one.config.seed for one in found] == [3, 5]
-    assert [one.path.name for one in found] == ["seed3", "seed5"]
+def test_several_seeds_are_several_fits(tmp_path, fits):
+    found = fit_normed(tmp_path, seeds=2)
+    assert [one.config.seed for one in found] == [0, 1]
+    assert [one.path.name for one in found] == ["seed0", "seed1"]
     assert not same_arrays(found[0].state.posterior, found[1].state.posterior)
-    alone = fit_small(None, seed=5, epochs=2)
-    assert np.allclose(alone.state.posterior.mean, found[1].state.posterior.mean, atol=1e-4)
-    loaded = ox.load(tmp_path / "seed5", small())
+    first = fits["own with state"]
+    assert np.allclose(first.state.posterior.mean, found[0].state.posterior.mean, atol=1e-3)
+    assert np.allclose(first.state.buffers[1], found[0].state.buffers[1], atol=1e-3)
+    loaded = ox.load(tmp_path / "seed1", normed())
     assert np.isclose(loaded.evaluate(dataset())["nll"], found[1].history[-1]["nll"], rtol=1e-3)
 
 
-def test_a_stream_trains_as_memory_does(tmp_path):
-    """Also with buffers and augmentation."""
+def test_a_stream_trains_as_memory_does(tmp_path, fits):
+    """Also with buffers, dropout and augmentation."""
     images, classes = dataset().train.inputs, dataset().train.targets
     for part, rows in enumerate((slice(0, 50), slice(50, None))):
         np.save(tmp_path / f"inputs-{part}.npy", images[rows])
         np.save(tmp_path / f"targets-{part}.npy", classes[rows])
-    options = {**BUDGET, "augment": ox.RandomCrop(1), "preprocess": dataset().standardise()}
-    options["test"] = (dataset().test.inputs, dataset().test.targets)
-    streamed = ox.fit(normed(), ox.open_arrays(tmp_path), ox.BMR(), **options)
-    memory = ox.fit(normed(), (images, classes), ox.BMR(), **options)
+    stream, test = ox.open_arrays(tmp_path), (dataset().test.inputs, dataset().test.targets)
+    options = {**BUDGET, "augment": AUGMENT, "preprocess": dataset().standardise(), "test": test}
+    streamed, memory = ox.fit(normed(), stream, ox.BMR(), **options), fits["own with state"]
     for one, two in zip(*(jax.tree.leaves(f.state._replace(key=0)) for f in (streamed, memory)), strict=True):
         assert np.allclose(one, two, rtol=1e-5, atol=1e-6)
     with pytest.raises(ox.ArgumentError, match="a stream feeds one seed"):
-        ox.fit(normed(), ox.open_arrays(tmp_path), ox.BMR(), seeds=2, **options)
+        ox.fit(normed(), stream, ox.BMR(), seeds=2, **options)
 
 
 def test_epochs_are_reported_as_they_come():
     seen = []
     fit_small(None, on_epoch=lambda epoch: seen.append(epoch.number))
     assert seen == [1, 2, 3, 4]
+
+
+@contextmanager
+def refused(says):
+    """Our own words; or, where the types are checked before we are asked, those of the checker about this argument."""
+    with pytest.raises((ox.OccamaxError, TypeCheckError)) as found:
+        yield
+    if isinstance(found.value, TypeCheckError):
+        assert f"parameter '{says.partition(':')[0]}'" in str(found.value)
+    else:
+        assert re.search(says, str(found.value)), found.value
 
 
 class WorkError(Exception):
@@ -411,12 +436,12 @@ MATRIX = eqx.nn.Lambda(lambda x: jnp.outer(x, x))
         ((FOUR, np.full(5, 2)), "class 2 found, but the network has 2 outputs"),
         ((FOUR, np.full(5, -1)), "class -1 found"),
         ((FOUR, np.zeros((5, 3))), "targets"),
-        ("fashion_mini", "open it first: ox.load_data"),
+        ("fashion_mini", "data: .*open it first: ox.load_data"),
         (7, "data: int given"),
     ],
 )
 def test_bad_data_is_refused_before_any_work(data, says, no_work):
-    with pytest.raises(ox.ArgumentError, match=says):
+    with refused(says):
         ox.fit(Tiny(), data)
 
 
@@ -446,7 +471,7 @@ def test_bad_data_is_refused_before_any_work(data, says, no_work):
     ],
 )
 def test_wrong_options_are_refused_before_any_work(options, says, no_work):
-    with pytest.raises((ox.ArgumentError, TypeError), match=says):
+    with refused(says):
         ox.fit(Tiny(), tiny_data(), **options)
 
 
@@ -469,7 +494,7 @@ def test_wrong_options_are_refused_before_any_work(options, says, no_work):
     ],
 )
 def test_a_method_of_the_wrong_kind_cannot_be_made(make, says):
-    with pytest.raises(ox.ArgumentError, match=says):
+    with refused(says):
         make()
 
 

@@ -185,7 +185,14 @@ def test_a_stream_is_held_out_alike():
     assert not np.isin(rows, HELD_OUT.places).any()
 
 
-WRONG = [("one_in", 1), ("one_in", 2.5), ("num_samples", 0), ("most", 0), ("log_temperature_std", 0.0), ("epoch_samples", 0)]
+WRONG = [
+    ("one_in", 1),
+    ("one_in", 2.5),
+    ("num_samples", 0),
+    ("most", 0),
+    ("log_temperature_std", 0.0),
+    ("epoch_samples", 0),
+]
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)

@@ -84,17 +84,16 @@ def test_removed_weights_have_no_noise(estimator, key):
     batch = tuple(map(jnp.asarray, tiny_data()))
     none = jnp.asarray(np.zeros(model.layout.size, bool))
 
-    @jax.jit
     def likelihoods(posterior):
         found, _ = model.expected_log_likelihood(posterior, estimator, none, batch, key)
         return found.sum(), found
 
-    gradient, found = jax.grad(likelihoods, has_aux=True)(posterior)
+    gradient, found = jax.jit(jax.grad(likelihoods, has_aux=True))(posterior)
     assert np.allclose(found, np.log(0.5), atol=1e-4)
     assert np.isfinite(np.asarray(gradient.log_std)).all()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("estimator", ESTIMATORS[1:], ids=lambda e: type(e).__name__)
 def test_a_network_trains_with_it(estimator, key):
     model, data = tiny_model(), tuple(map(jnp.asarray, tiny_data(n=64)))
     optimizer = AdaBelief()(Constant(5e-3), 400)

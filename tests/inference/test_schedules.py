@@ -72,7 +72,7 @@ def test_what_is_taken_for_a_schedule(step):
 
 @pytest.mark.parametrize("wrong", ["fast", None, True, [1.0], optax.adam(1e-3), optax.adam, lambda: 1.0, Cosine])
 def test_what_is_no_schedule_is_refused_by_name(wrong):
-    with pytest.raises(ArgumentError, match="rate: .*(number|schedule)"):
+    with pytest.raises(ArgumentError, match=r"rate: .*(number|schedule)"):
         as_schedule("rate", wrong)
 
 

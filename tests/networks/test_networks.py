@@ -6,23 +6,20 @@ import pytest
 
 from occamax import networks
 from occamax.errors import ArgumentError
-from occamax.experiment import NETWORKS
+from occamax.networks import NETWORKS, network_from, network_named
 from occamax.networks import vit as vit_module
 from occamax.networks._parts import _banded, _patches, convolve, cut, halve, highest
 from occamax.networks.vit import Attention, ViT
-from occamax.structure.layout import Layout
+from occamax.structure.calling import read_network
+from occamax.structure.reading import read_layout
 
 from ..tolerances import SINGLE
+from ..toys import filled, like, normal
 
 
 def layout_of(name, shape, classes):
     """The layout without computing first weights."""
-    shapes = eqx.filter_eval_shape(lambda: NETWORKS[name].build(shape, classes, 0.2, jax.random.key(0)))
-
-    def filled(leaf):
-        return jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-
-    return Layout.of(jax.tree.map(filled, shapes))
+    return read_layout(*read_network(NETWORKS[name].template(shape, classes, 0.2)), like(*shape))
 
 
 def linear(inputs, outputs):
@@ -76,70 +73,84 @@ def test_weight_counts_are_those_counted_by_hand(name, shape, classes, expected)
 
 
 @pytest.mark.parametrize("product", [_banded, _patches])
-def test_convolution_as_a_product_is_equinoxs(product, key):
-    layer = eqx.nn.Conv2d(3, 4, (5, 3), key=key)
-    image = jax.random.normal(key, (3, 12, 9))
-    assert np.allclose(product(layer.weight, image) + layer.bias, layer(image), atol=SINGLE)
-    assert np.allclose(convolve(layer, image), layer(image), atol=SINGLE)
+def test_convolution_as_a_product_is_equinoxs(product):
+    layer, image = filled(eqx.nn.Conv2d, 3, 4, (5, 3)), normal(3, 12, 9)
+    ours, used, theirs = jax.jit(lambda x: (product(layer.weight, x) + layer.bias, convolve(layer, x), layer(x)))(image)
+    assert np.allclose(ours, theirs, atol=SINGLE)
+    assert np.allclose(used, theirs, atol=SINGLE)
 
 
-def test_padding_tokens_change_nothing(key, monkeypatch):
+def test_padding_tokens_change_nothing(monkeypatch):
     """Fused attention takes an even number of tokens; the one that is added must not be attended to."""
-    network = ViT((1, 8, 8), 3, depth=2, heads=2, width=8, hidden=8, key=key)
-    image = jax.random.normal(key, (1, 8, 8))
-    plain = network(image)
+    network = filled(ViT, (1, 8, 8), 3, depth=2, heads=2, width=8, hidden=8)
+    image = normal(1, 8, 8)
+    plain = jax.jit(lambda x: network(x))(image)
     attention = jax.nn.dot_product_attention
     monkeypatch.setattr(vit_module, "has_fused_attention", lambda dtype: True)
     monkeypatch.setattr(jax.nn, "dot_product_attention", lambda *a, implementation, **k: attention(*a, **k))
-    assert np.allclose(network(image), plain, atol=SINGLE)
+    assert np.allclose(jax.jit(lambda x: network(x))(image), plain, atol=SINGLE)
 
 
-def test_pooling_is_equinoxs(key):
-    image = jax.random.normal(key, (3, 8, 6))
+def test_pooling_is_equinoxs():
+    image = normal(3, 8, 6)
     assert np.allclose(highest(image), eqx.nn.MaxPool2d(2, 2)(image), atol=SINGLE)
     assert np.allclose(halve(image), eqx.nn.AvgPool2d(2, 2)(image), atol=SINGLE)
 
 
-def test_patches_are_those_of_a_strided_convolution(key):
-    layer = eqx.nn.Conv2d(3, 5, 4, stride=4, key=key)
-    image = jax.random.normal(key, (3, 8, 12))
+def test_patches_are_those_of_a_strided_convolution():
+    layer, image = filled(eqx.nn.Conv2d, 3, 5, 4, stride=4), normal(3, 8, 12)
     by_patches = cut(image, 4) @ layer.weight.reshape(5, -1).T + layer.bias.ravel()
     assert np.allclose(by_patches, layer(image).reshape(5, -1).T, atol=SINGLE)
 
 
-def test_attention_is_softmax_of_scaled_products(key):
-    attention = Attention(8, 2, key=key)
-    x = jax.random.normal(key, (5, 8))
-    query, keys, values = jnp.split(jax.vmap(attention.project_in)(x), 3, axis=1)
+def test_attention_is_softmax_of_scaled_products():
+    """Written out with numpy."""
+    attention, x = filled(Attention, 8, 2), normal(5, 8)
+
+    def linear_of(layer, rows):
+        return rows @ np.asarray(layer.weight).T + np.asarray(layer.bias)
+
+    query, keys, values = np.split(linear_of(attention.project_in, np.asarray(x)), 3, axis=1)
     heads = []
     for head in (slice(0, 4), slice(4, 8)):
-        share = jax.nn.softmax(query[:, head] @ keys[:, head].T / np.sqrt(4))
-        heads.append(share @ values[:, head])
-    expected = jax.vmap(attention.project_out)(jnp.concatenate(heads, axis=1))
-    assert np.allclose(attention(x), expected, atol=SINGLE)
+        share = np.exp(query[:, head] @ keys[:, head].T / np.sqrt(4))
+        heads.append(share / share.sum(1, keepdims=True) @ values[:, head])
+    expected = linear_of(attention.project_out, np.concatenate(heads, axis=1))
+    assert np.allclose(jax.jit(lambda x: attention(x))(x), expected, atol=SINGLE)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "vit"])
-def test_dropout_is_where_the_paper_has_it(name, key):
-    spec = NETWORKS[name]
-    network = spec.build((1, spec.image_size or 28, spec.image_size or 28), 10, 0.2, key)
-    image = jnp.ones((1, spec.image_size or 28, spec.image_size or 28))
-    one, two = network(image, key=jax.random.key(1)), network(image, key=jax.random.key(2))
-    assert not jnp.allclose(one, two)
+SMALL = {
+    "mlp": (networks.MLP, ((1, 4, 4), 3, (8, 8)), {}),
+    "lenet": (networks.LeNet, ((1, 32, 32), 3, (2, 3, 5), 8), {}),
+    "vit": (ViT, ((1, 8, 8), 3), {"depth": 1, "heads": 2, "width": 8, "hidden": 8}),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_dropout_is_where_the_paper_has_it(name):
+    """In these three, at the rate that is asked for, and only while they train."""
+    build, arguments, options = SMALL[name]
+    network, image = filled(build, *arguments, dropout=0.2, **options), normal(*arguments[0])
+    asked = jax.jit(lambda key: network(image, key=key))
+    assert not np.allclose(asked(jax.random.key(1)), asked(jax.random.key(2)))
     still = eqx.nn.inference_mode(network)
-    assert jnp.array_equal(still(image), still(image))
+    assert np.array_equal(jax.jit(lambda: still(image))(), jax.jit(lambda: still(image, key=jax.random.key(1)))())
+    assert dropout_rates(NETWORKS[name].template((1, 32, 32), 10, 0.2)) == {0.2}
 
 
-def test_the_mixer_has_no_dropout(key):
-    network = NETWORKS["mixer"].build((1, 32, 32), 10, 0.2, key)
-    image = jnp.ones((1, 32, 32))
-    assert jnp.array_equal(network(image, key=jax.random.key(1)), network(image, key=jax.random.key(2)))
+def dropout_rates(network):
+    is_dropout = lambda node: isinstance(node, eqx.nn.Dropout)  # noqa: E731
+    return {node.p for node in jax.tree.leaves(network, is_leaf=is_dropout) if is_dropout(node)}
+
+
+def test_the_mixer_has_no_dropout():
+    assert dropout_rates(NETWORKS["mixer"].template((1, 32, 32), 10, 0.2)) <= {0.0}
 
 
 @pytest.mark.parametrize("name", ["lenet", "mixer", "vit"])
-def test_no_convolution_reaches_the_compiler(name, key):
+def test_no_convolution_reaches_the_compiler(name):
     """XLA's convolution is slow inside a loop on the CPU."""
-    network = NETWORKS[name].build((1, 32, 32), 10, 0.0, key)
+    network = NETWORKS[name].template((1, 32, 32), 10)
     jaxpr = str(jax.make_jaxpr(jax.grad(lambda x: network(x).sum()))(jnp.ones((1, 32, 32))))
     assert "conv_general_dilated" not in jaxpr
 
@@ -147,3 +158,38 @@ def test_no_convolution_reaches_the_compiler(name, key):
 def test_lenet_says_what_size_it_takes(key):
     with pytest.raises(ArgumentError, match="32 × 32, not \\(28, 28\\)"):
         networks.LeNet((1, 28, 28), 10, key=key)
+
+
+def own_network(shape, outputs, *, key):
+    """What a user names on the command line."""
+    return eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), eqx.nn.Linear(int(np.prod(shape)), outputs, key=key)])
+
+
+def two_arguments(shape, outputs):
+    return None
+
+
+def test_a_network_of_ones_own_by_its_name():
+    source = network_named(f"{__name__}:own_network")
+    assert source.network((2, 3), 4)(jnp.ones((2, 3))).shape == (4,)
+    assert network_from(source.as_data()) == source
+    assert network_from(NETWORKS["mlp"].as_data()) == NETWORKS["mlp"]
+    assert network_from({"class": "Mine"}) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("lenett", "NETWORK: 'lenett' is not known.*Did you mean lenet"),
+        ("no_such_module:function", "NETWORK: no_such_module cannot be imported"),
+        (f"{__name__}:nothing", "has no function 'nothing'"),
+    ],
+)
+def test_a_network_that_is_not_there_is_refused(words, named):
+    with pytest.raises(ArgumentError, match=named):
+        network_named(words)
+
+
+def test_a_function_that_takes_no_key_is_refused_with_how_it_is_called():
+    with pytest.raises(ArgumentError, match="cannot be called as function\\(input_shape, outputs, key=key\\)"):
+        network_named(f"{__name__}:two_arguments").network((2,), 3)

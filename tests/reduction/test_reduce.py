@@ -175,7 +175,7 @@ def point_state(value):
 def test_a_point_estimate_has_no_evidence(reduction):
     """Refused when the method is made; and if one goes by hand, when it reduces."""
     model, optimizer, *_ = prepared()
-    with pytest.raises(ArgumentError, match="reduction: .*mean-field"):
+    with pytest.raises(ArgumentError, match=r"reduction: .*mean-field"):
         MAP(reduction=reduction)
     with pytest.raises(ArgumentError, match="mean-field"):
         reduce(model, point_state(jnp.zeros(model.latent_count)), reduction, optimizer)

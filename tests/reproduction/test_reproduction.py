@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,16 +11,30 @@ from typer.testing import CliRunner
 
 from occamax.cli import app
 from occamax.errors import ArgumentError, RunError
-from occamax.experiment import Config
 from occamax.experiment import run as run_module
+from occamax.experiment.config import Config
+from occamax.networks import NetworkSource
 from occamax.report import Group
-from occamax.reproduction import Cell, Grid, read_cells, run
 from occamax.reproduction import grid as grid_module
-from occamax.reproduction.cells import QUANTILES, CellResult, cell_file, write_cell
+from occamax.reproduction.cells import QUANTILES, CellResult, cell_file, read_cells, write_cell
 from occamax.reproduction.comparison import Row, agreement, checks, compare, measured_timings, misses
+from occamax.reproduction.grid import Cell, Grid, run
 from occamax.reproduction.published import Figure, published, short
 
-TINY = Config("fashion_mini", "lenet", "map", epochs=2, steps=2, batch=8, samples=3, curve_samples=1)
+from ..experiment.small_runs import build_small, dataset
+
+TINY = Config(
+    "fashion_mini", "lenet", "map", epochs=2, steps_per_epoch=2, batch_size=8, num_samples=3, curve_samples=1
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_cells():
+    """The names of the grid, with a small network and few images behind them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "network_named", lambda name: NetworkSource(name, build_small))
+        patch.setattr(grid_module, "load_data", lambda name, _: replace(dataset(), name=name))
+        yield
 
 
 def tiny(methods=("map", "bmr-paper"), seeds=1):
@@ -64,11 +79,13 @@ def test_a_grid_that_cannot_be_is_refused(options):
 
 def test_a_finished_cell_is_skipped_and_a_new_seed_is_added(finished, monkeypatch):
     assert all(outcome.skipped for outcome in outcomes(tiny(), finished))
-    trained = []
-    original = grid_module.train
-    monkeypatch.setattr(
-        grid_module, "train", lambda e, p, seeds, *a, **k: [trained.append(seeds), original(e, p, seeds, *a, **k)]
-    )
+    trained, original = [], grid_module.fit
+
+    def counting(*arguments, seeds, **options):
+        trained.append(seeds)
+        return original(*arguments, seeds=seeds, **options)
+
+    monkeypatch.setattr(grid_module, "fit", counting)
     outcomes(tiny(["map"], seeds=2), finished)
     assert trained == [[1]]
     both = json.loads(cell_file(finished, "fashion_mini-lenet-map").read_text())
@@ -89,7 +106,7 @@ def test_seeds_trained_elsewhere_stay_in_the_cell(finished, tmp_path):
 
 
 def test_another_budget_is_another_cell(finished):
-    longer = Grid(["fashion_mini"], ["lenet"], ["map"], 1, Config(**{**TINY.as_dict(), "epochs": 3}))
+    longer = Grid(["fashion_mini"], ["lenet"], ["map"], 1, replace(TINY, epochs=3))
     assert grid_module.missing_seeds(longer, Cell("fashion_mini", "lenet", "map"), finished) == [0]
     (found,) = outcomes(longer, finished)  # the old run is neither taken for the new one nor overwritten
     assert found.error is not None
@@ -98,25 +115,25 @@ def test_another_budget_is_another_cell(finished):
 
 
 def test_a_failing_cell_does_not_end_the_grid(tmp_path, monkeypatch):
-    original = grid_module.train
+    original = grid_module.fit
 
-    def breaks(experiment, *rest, **options):
-        if experiment.config.method == "map":
+    def breaks(network, data, method, **options):
+        if method.name == "map":
             raise MemoryError("no room")
-        return original(experiment, *rest, **options)
+        return original(network, data, method, **options)
 
-    monkeypatch.setattr(grid_module, "train", breaks)
+    monkeypatch.setattr(grid_module, "fit", breaks)
     found = {outcome.cell.method: outcome.error for outcome in outcomes(tiny(), tmp_path)}
     assert found == {"map": "MemoryError: no room", "bmr-paper": None}
     assert "no room" in (tmp_path / "runs/fashion_mini/lenet-map/error.txt").read_text()
-    monkeypatch.setattr(grid_module, "train", original)
+    monkeypatch.setattr(grid_module, "fit", original)
     again = {outcome.cell.method: (outcome.skipped, outcome.error) for outcome in outcomes(tiny(), tmp_path)}
     assert again == {"map": (False, None), "bmr-paper": (True, None)}
 
 
 def test_an_interrupted_cell_goes_on_where_it_was(finished, tmp_path, monkeypatch):
     class Interrupting(run_module.Progress):
-        def show(self, epoch, program):
+        def show(self, epoch):
             raise KeyboardInterrupt
 
     original = run_module.Progress
@@ -134,7 +151,7 @@ def test_an_interrupted_cell_goes_on_where_it_was(finished, tmp_path, monkeypatc
 
 def test_the_command_writes_figures_table_and_page(finished):
     words = ["reproduce", "--data", "fashion_mini", "--networks", "lenet", "--methods", "map,bmr-paper", "--epochs", 2]
-    words += ["--steps", 2, "--batch", 8, "--out", finished]
+    words += ["--steps", 2, "--batch", 8, "--no-cache", "--out", finished]
     result = CliRunner().invoke(app, list(map(str, words)))
     assert result.exit_code == 0, result.output
     assert "2 finished before" in result.output
@@ -145,9 +162,14 @@ def test_the_command_writes_figures_table_and_page(finished):
     assert "All cells" not in (finished / "report.html").read_text()  # one cell needs no overview
 
 
+WORDS = (
+    "reproduce --data fashion_mini --networks lenet-300-100 --methods map,flat --epochs 1 --steps 1 --batch 8 "
+    "--samples 1"
+)
+
+
 def test_workers_share_the_grid(tmp_path):
-    words = "reproduce --data fashion_mini --networks mlp --methods map,flat --epochs 1 --steps 1 --batch 8 --samples 1"
-    result = CliRunner().invoke(app, [*words.split(), "--workers", "2", "--no-cache", "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(app, [*WORDS.split(), "--workers", "2", "--no-cache", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "2 cells, 2 finished before" in result.output  # by the workers
     assert [found.key[2] for found in read_cells(tmp_path / "out")] == ["flat", "map"]
@@ -155,9 +177,8 @@ def test_workers_share_the_grid(tmp_path):
 
 def test_jobs_share_the_grid(tmp_path):
     """submitit's local mode: the same jobs, as processes of this machine."""
-    words = "reproduce --data fashion_mini --networks mlp --methods map,flat --epochs 1 --steps 1 --batch 8 --samples 1"
     more = ["--workers", "2", "--submit", "local", "--minutes", "5", "--out", str(tmp_path / "out")]
-    command = [sys.executable, "-m", "occamax", *words.split(), *more]
+    command = [sys.executable, "-m", "occamax", *WORDS.split(), *more]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result
     assert [found.key[2] for found in read_cells(tmp_path / "out")] == ["flat", "map"]
@@ -250,3 +271,21 @@ def test_steps_timed_alone_count_more_than_runs_that_shared_a_device(tmp_path):
     slower = [made("flat"), made("tiered"), made("bmr-paper", speed=1)]
     assert checks(slower)[-1].holds is False
     assert checks(slower, timings)[-1].holds is True
+
+
+def test_cells_of_the_first_version_are_still_read(finished, tmp_path):
+    """Only names and numbers are wanted of them; a new seed may be added."""
+    path = cell_file(tmp_path, "fashion_mini-lenet-map")
+    write_cell(path, [finished / "runs" / "fashion_mini" / "lenet-map" / "seed0"])
+    values = json.loads(path.read_text())
+    old = {"data": "fashion_mini", "network": "lenet", "method": "map", "epochs": 2, "steps": 2, "batch": 8, "seed": 0}
+    values["config"] = {**old, "samples": 3, "curve_samples": 1, "precision": "float32", "sparsity": None}
+    for line in [*values["metrics"], *values["summaries"]]:
+        line["divergence_weight"] = line.pop("kl_weight")
+    path.write_text(json.dumps(values))
+    (found,) = read_cells(tmp_path)
+    assert found.group.config.steps_per_epoch == 2
+    assert found.group.tempered is None
+    assert grid_module.missing_seeds(tiny(["map"], 2), Cell("fashion_mini", "lenet", "map"), tmp_path) == [1]
+    write_cell(path, [finished / "runs" / "fashion_mini" / "lenet-map" / "seed1"])
+    assert json.loads(path.read_text())["seeds"] == [0, 1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from occamax import networks
 from occamax.errors import ArgumentError, LayoutError
 from occamax.structure.calling import read_network
-from occamax.structure.layout import Block, Layout
+from occamax.structure.layout import Block, Layout, named_leaves
 from occamax.structure.reading import read_layout
 
 from ..toys import Tiny, filled, layout_of, like, normal
@@ -102,25 +102,20 @@ def test_every_kind_of_layer_is_found_with_its_bias():
     assert layout.fixed == ("constant",)  # integers and functions are nobody's weights
 
 
-@pytest.mark.parametrize("fixed", [lambda n: (n.constant, n.convolution, n.token), ("constant", "token", "words.weight")])
+@pytest.mark.parametrize(
+    "fixed", [lambda n: (n.constant, n.convolution, n.token), ("constant", "token", "words.weight")]
+)
 def test_what_is_fixed_is_left_alone_and_all_else_is_random(fixed):
     network = make_everything()
     layout = read(network, PLACES, fixed)
     bound = layout.bind(network, jnp.full(layout.size, 7.0))
-    names = {name: leaf for name, leaf in zip(*reversed(_named(bound)), strict=True)}
-    before = {name: leaf for name, leaf in zip(*reversed(_named(network)), strict=True)}
+    names, before = ({name: leaf for leaf, name in zip(*named_leaves(n), strict=True)} for n in (bound, network))
     for name, leaf in names.items():
         if name in layout.fixed or not eqx.is_inexact_array(leaf):
             assert leaf is before[name] or jnp.array_equal(leaf, before[name])
         else:
             assert (np.asarray(leaf) == 7.0).all()
     assert len(layout.fixed) == (4 if callable(fixed) else 3)
-
-
-def _named(network):
-    from occamax.structure.layout import named_leaves
-
-    return named_leaves(network)
 
 
 def test_the_gradient_of_bind_is_one_concatenation():
@@ -207,18 +202,24 @@ def test_half_precision_weights_stay_half_precision():
 @given(st.tuples(*[st.integers(1, 3)] * 3), st.integers(0, 1000))
 def test_spread_totals_and_rows_agree_with_the_matrices(sizes, seed):
     layout = layout_of(*sizes)
-    values = normal(2, seed=seed)
-    for i, matrix in enumerate(layout.matrices(layout.blocks_to_weights(values))):
-        assert np.all(np.asarray(matrix) == values[i])
-    vector = normal(layout.size, seed=seed + 1)
-    assert np.allclose(layout.totals(vector), [np.asarray(m).sum() for m in layout.matrices(vector)], atol=1e-5)
+    values, vector = normal(2, seed=seed), normal(layout.size, seed=seed + 1)
     rows = normal(sum(layout.row_counts), seed=seed + 2)
-    spread = list(map(np.asarray, layout.matrices(layout.rows_to_weights(rows))))
+
+    @jax.jit
+    def all_ways():
+        by_block, by_row = layout.blocks_to_weights(values), layout.rows_to_weights(rows)
+        return layout.totals(vector), *map(layout.matrices, (by_block, vector, by_row))
+
+    totals, blocks, matrices, spread = jax.device_get(all_ways())
+    assert all(np.all(matrix == values[i]) for i, matrix in enumerate(blocks))
+    assert np.allclose(totals, [matrix.sum() for matrix in matrices], atol=1e-5)
     assert np.array_equal(np.concatenate([matrix[:, 0] for matrix in spread]), rows)
     assert all(np.all(matrix == matrix[:, :1]) for matrix in spread)
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.booleans(), st.integers(0, 99))
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.booleans(), st.integers(0, 99)
+)
 def test_groups_are_the_rows_and_columns_of_the_matrix(shape, axes, has_bias, seed):
     """Whatever the axes that count the outputs: sums by group are sums over the matrix, here made with numpy."""
     outputs = tuple(sorted(axis for axis in axes if axis < len(shape))) or (0,)

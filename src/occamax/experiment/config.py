@@ -90,7 +90,13 @@ def _config(values: dict[str, Any], source: Path) -> Config:
 
 def _comparable(config: Config) -> dict[str, Any]:
     plain = {key: value for key, value in asdict(config).items() if key not in ("origin", "layout")}
-    return plain | {"layout": [_plain(block) for block in config.layout]}
+    return plain | {"layout": [_plain(block) for block in config.layout], "examples": _contents(config.origin)}
+
+
+def _contents(origin: dict[str, Any]) -> dict[str, Any]:
+    """What tells one set of examples from another, wherever they lie."""
+    found = (origin.get("data") or {}).get("from") or {}
+    return {name: found[name] for name in ("digest", "files", "steps") if name in found}
 
 
 def _plain(block: dict[str, Any]) -> dict[str, Any]:

@@ -267,8 +267,11 @@ def save_weights(folder: RunFolder, model: Model, state: State) -> None:
 def _summarise(
     program: Program, folder: RunFolder, mask: np.ndarray, rates: list[float], seconds: float
 ) -> dict[str, Any]:
-    """The last values and what a reader of the run needs to know of its circumstances."""
+    """The last values and what a reader of the run needs to know of its circumstances. A run that was finished before
+    keeps what was said of it then."""
     metrics = folder.metrics()
+    if not rates and (folder.path / "summary.json").is_file():
+        return folder.read_json("summary.json")
     if not metrics:
         raise RunError(f"{folder.path}: its metrics.jsonl was removed while it was being written")
     summary = {

@@ -3,8 +3,6 @@ weights and biases. `linear` (x, weight, bias; contract) is a product with const
 Both, and `pooled_conv`, are beyond the vocabulary of graphs and only for the ONNX writer.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..structure.graph import Node, Shape
@@ -175,9 +173,7 @@ def _scaled(draft: Draft, node: Node, scale: np.ndarray, shift: np.ndarray) -> N
     sizes = [weight.shape[axis] for axis in right]
     order = np.argsort(right)
     free = [axis for axis in range(weight.ndim) if axis not in right]
-    own = [
-        np.expand_dims(np.broadcast_to(each, sizes).transpose(order), tuple(free)) for each in (scale_of, shift_of)
-    ]
+    own = [np.expand_dims(np.broadcast_to(each, sizes).transpose(order), tuple(free)) for each in (scale_of, shift_of)]
     return _with(draft, node, node.outputs, weight * own[0], bias + (weight * own[1]).sum(tuple(right)))
 
 
@@ -202,15 +198,19 @@ def merged(draft: Draft, node: Node) -> list[Node] | None:
         if first.size + second.size > numbers + own[1].size + own[2].size:
             break
         (value, scale, shift), length = (own[0], first, second), length + 1
-    if length < 2:
+    steps = [("mul", scale)] if (scale != 1).any() else []
+    steps += [("add", shift)] if shift.any() else []
+    if length < 2 and steps:
         return None
-    nodes, shape = [], draft.shapes[node.output]
-    for op, array, nothing in (("mul", scale, 1.0), ("add", shift, 0.0)):
-        if (array != nothing).any():
-            result = draft.value(shape, "float32")
-            nodes.append(Node(op, (value, draft.constant(array.astype(np.float32))), (result,)))
-            value = result
-    return [*nodes, Node("reshape", (value,), node.outputs, {"shape": shape})]
+    shape = draft.shapes[node.output]
+    if not steps:
+        return [Node("reshape", (value,), node.outputs, {"shape": shape})]
+    names = [*(draft.value(shape, "float32") for _ in steps[1:]), node.output]
+    sources = [value, *names]
+    return [
+        Node(op, (source, draft.constant(array.astype(np.float32))), (name,))
+        for (op, array), source, name in zip(steps, sources, names, strict=False)
+    ]
 
 
 def without_costly_taking(draft: Draft, node: Node) -> list[Node] | None:
@@ -256,5 +256,3 @@ def _has_edges(attributes: dict) -> bool:
     return any(map(any, attributes["padding"])) or any(
         size != 1 for key in ("dilations", "input_dilations") for size in attributes[key]
     )
-
-

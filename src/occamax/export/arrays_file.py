@@ -36,7 +36,9 @@ def describe(graph: Graph, prefix: str, sparse: bool = True) -> tuple[dict[str, 
 
 def rebuild(structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Graph:
     """The inverse of `describe`."""
-    return Graph.from_dict(structure["graph"], {key: _fetch(place, arrays) for key, place in structure["arrays"].items()})
+    return Graph.from_dict(
+        structure["graph"], {key: _fetch(place, arrays) for key, place in structure["arrays"].items()}
+    )
 
 
 def _store(value: np.ndarray, name: str, arrays: dict[str, np.ndarray], sparse: bool = True) -> dict[str, Any]:

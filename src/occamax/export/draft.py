@@ -22,7 +22,7 @@ class Draft:
         self.shapes, self.dtypes = dict(graph.shapes), dict(graph.dtypes)
         self.made: dict[int, Node] = {}
         self.uses = Counter(value for node in graph.nodes for value in node.inputs) + Counter(graph.outputs)
-        self._next = max(self.shapes, default=-1) + 1
+        self._old = self._next = max(self.shapes, default=-1) + 1
 
     def value(self, shape: Shape, dtype: str) -> int:
         number, self._next = self._next, self._next + 1
@@ -50,6 +50,7 @@ class Draft:
 
     def add(self, node: Node) -> None:
         self.nodes.append(node)
+        self.uses.update(value for value in node.inputs if value >= self._old)  # those of old values are counted
         self.made.update(dict.fromkeys(node.outputs, node))
 
 

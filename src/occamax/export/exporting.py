@@ -176,19 +176,17 @@ def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
     inputs = _inputs(source, program)
     expected = in_parts(_network(source), inputs, COMPARED_SECONDS)
-    if files[1].suffix == ".onnx":
-        found = on_all_cores(after, inputs)
-    else:
-        found = in_parts(after, inputs, TESTED_SECONDS, 500)
+    is_onnx = files[1].suffix == ".onnx"
+    found = on_all_cores(after, inputs) if is_onnx else in_parts(after, inputs, TESTED_SECONDS, 500)
     compared = min(len(found), len(expected))
     difference = _difference(source, expected[:compared], found[:compared])
     what = "of a probability" if source.is_classes else "as a share of the targets' deviation"
     if not difference <= PARITY:
-        raise ExportError(
-            f"the file differs from the trained network by {difference:.2g} {what}; nothing was written. Please report it."
-        )
+        raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
     return {
-        "milliseconds": {size: latencies(before, after, np.resize(inputs, (size, *inputs.shape[1:]))) for size in (1, 128)},
+        "milliseconds": {
+            size: latencies(before, after, np.resize(inputs, (size, *inputs.shape[1:]))) for size in (1, 128)
+        },
         "difference": difference,
         "difference_of": what,
         "compared": compared,
@@ -202,9 +200,10 @@ def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> 
         raise ExportError(f"the file answers with shape {found.shape}, the network with {expected.shape}")
     scale: Any = 1.0
     if not source.is_classes:
-        targets = expected if source.test is None else source.test[1].reshape(-1, expected.shape[1])
-        deviation = targets.astype(np.float64).std(0)
-        scale = np.where(deviation > 0, deviation, np.maximum(np.abs(expected).max(0), 1.0))
+        scale = np.asarray(getattr(source.model.likelihood, "scale", 1.0))
+        if source.test is not None:
+            deviation = source.test[1].reshape(-1, expected.shape[1]).astype(np.float64).std(0)
+            scale = np.where(deviation > 0, deviation, scale)
     return float((np.abs(found.astype(np.float64) - expected) / scale).max())
 
 

@@ -68,21 +68,17 @@ def _array_file(path: Path, card: Card) -> Iterator[Input]:
     except (OSError, IndexError, *ERRORS) as error:
         yield str(path), f"cannot be read as an array file ({error})"
         return
+    held = f"{inputs.dtype} of shape {inputs.shape}"
     if card.takes_images and inputs.ndim == 3 and card.input_shape[0] == 1:
         inputs = inputs[:, None]
     dtype = np.dtype(card.input_dtype)
-    fits = inputs.dtype == dtype or (dtype != np.uint8 and inputs.dtype.kind in "fiu" and inputs.dtype.kind <= dtype.kind)
-    fits = fits or (dtype.kind == "f" and inputs.dtype.kind in "fiu")
-    if not fits or inputs.shape[1:] != card.input_shape:
-        held = f"{inputs.dtype} of shape {inputs.shape}"
-        yield str(path), f"holds {held}; the network takes {card.input_dtype} of shape n × {_shape(card)}"
+    kinds = {"f": "fiu", "i": "iu"}.get(dtype.kind, "")  # whole numbers may stand for tokens and for floats
+    if (inputs.dtype != dtype and inputs.dtype.kind not in kinds) or inputs.shape[1:] != card.input_shape:
+        wanted = " × ".join(map(str, ("n", *card.input_shape)))
+        yield str(path), f"holds {held}; the network takes {card.input_dtype} of shape {wanted}"
         return
     for i, example in enumerate(inputs.astype(dtype)):
         yield f"{path}[{i}]", example
-
-
-def _shape(card: Card) -> str:
-    return " × ".join(map(str, card.input_shape))
 
 
 def _table(path: Path, card: Card) -> Iterator[Input]:

@@ -1,14 +1,14 @@
 """Loops and branches in ONNX. What a body takes from outside it reads by name; only what changes is passed."""
 
 import numpy as np
-from onnx import GraphProto, helper
+from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 
 from ..structure.graph import Graph, Node
 from .onnx_builder import Builder, Value, needed
 from .onnx_ops import RULES, Results, cast, emit, onnx_type
 
 
-def _info(builder: Builder, name: str) -> object:
+def _info(builder: Builder, name: str) -> ValueInfoProto:
     sizes = [None if size < 0 else size for size in builder.shapes[name]]
     return helper.make_tensor_value_info(name, onnx_type(builder.dtypes[name]), sizes)
 
@@ -21,10 +21,10 @@ def _outputs(builder: Builder, values: list[Value], graph: Graph, places: list[i
     return found
 
 
-def _body(builder: Builder, name: str, inputs: list[str], outputs: list[str], nodes: list) -> GraphProto:
+def _body(builder: Builder, name: str, inputs: list[str], outputs: list[str], nodes: list[NodeProto]) -> GraphProto:
     kept, _ = needed(nodes, outputs)
-    infos = [[_info(builder, each) for each in names] for names in (inputs, outputs)]
-    return helper.make_graph(kept, name, *infos)
+    taken, given = ([_info(builder, each) for each in names] for names in (inputs, outputs))
+    return helper.make_graph(kept, name, taken, given)
 
 
 def _scan(builder: Builder, node: Node, inputs: list[Value], results: Results) -> list[Value]:
@@ -37,10 +37,10 @@ def _scan(builder: Builder, node: Node, inputs: list[Value], results: Results) -
         body = _body(builder, f"scan_{passed[0]}" if passed else "scan", passed, outputs, nodes)
     stacks = len(inputs) - first
     if not stacks:  # ONNX's Scan runs along something
-        raise_counter = np.zeros(node.attributes["length"], np.float32)
+        steps = np.zeros(node.attributes["length"], np.float32)
         counted = helper.make_tensor_value_info(f"{outputs[0]}_step", onnx_type("float32"), [])
         body.input.append(counted)
-        inputs, stacks = [*inputs, raise_counter], 1
+        inputs, stacks = [*inputs, steps], 1
     backwards = int(node.attributes["reverse"])
     names = builder.add_many(
         "Scan",

@@ -3,8 +3,8 @@
 import onnx
 from onnx import helper
 
-from ..structure.graph import Graph
 from ..storage.digest import NO_DIGEST, digest_of
+from ..structure.graph import Graph
 from . import onnx_control, onnx_layout, onnx_products  # noqa: F401, their rules
 from .card import Card
 from .onnx_builder import Builder, needed

@@ -129,39 +129,34 @@ def _take(builder: Builder, node: Node, inputs: list[Value], results: Results) -
 
 
 def _gather(builder: Builder, node: Node, inputs: list[Value], results: Results) -> list[Value]:
-    """XLA's gather where it takes single entries along some axes, all of the others, and the batch's own of the rest."""
+    """XLA's gather where it takes single entries along some axes and all of the others, each example its own."""
     (operand, indices), attributes = inputs, node.attributes
-    shape, sizes, mapped = builder.shape_of(operand), attributes["sizes"], attributes["map"]
+    shape, places = builder.shape_of(operand), builder.shape_of(indices)[:-1]
+    sizes, mapped, batch = attributes["sizes"], attributes["map"], attributes["operand_batch"]
     moving = [axis for axis in mapped if sizes[axis] != shape[axis]]
-    batch, places = attributes["operand_batch"], len(builder.shape_of(indices)) - 1
     rest = [axis for axis in range(len(shape)) if axis not in (*moving, *batch)]
     whole = all(sizes[axis] == shape[axis] for axis in rest) and all(sizes[axis] == 1 for axis in moving)
     if not whole or attributes["indices_batch"] != tuple(range(len(batch))) or not moving:
         raise ExportError("gather: of blocks at computed places has no form in ONNX; export to safetensors")
-    columns = [mapped.index(axis) for axis in moving]
-    at = builder.add(
-        "Gather",
-        (indices, np.array(columns, np.int64)),
-        (*builder.shape_of(indices)[:-1], len(moving)),
-        builder.dtype_of(indices),
-        axis=places,
-    )
+    columns = np.array([mapped.index(axis) for axis in moving], np.int64)
+    at = builder.add("Gather", (indices, columns), (*places, len(moving)), builder.dtype_of(indices), axis=len(places))
     highest = np.array([shape[axis] - 1 for axis in moving], np.int64)
     at = builder.like("Min", builder.like("Max", cast(builder, at, "int64"), np.array(0, np.int64)), highest)
     table = builder.transpose(operand, [*batch, *moving, *rest])
-    found_shape = (*builder.shape_of(indices)[:-1], *(shape[axis] for axis in rest))
+    found_shape = (*places, *(shape[axis] for axis in rest))
     found = builder.add("GatherND", (table, at), found_shape, results[0][1], batch_dims=len(batch))
-    # axes now: places, then the rest; the collapsed ones among them are of size one, or the moving ones, and gone
     kept = [axis for axis in range(len(shape)) if axis not in (*attributes["collapsed"], *batch)]
-    offset, final = attributes["offset"], results[0][0]
+    order = _order(len(places), rest, kept, attributes["offset"], len(results[0][0]))
+    return [builder.reshape(builder.transpose(found, order), results[0][0])]
+
+
+def _order(places: int, rest: list[int], kept: list[int], offset: Shape, rank: int) -> list[int]:
+    """Of places, then the rest, as they stand in the result, where the kept axes are at `offset`. Kept axes that are
+    not among the rest are of size one, and so are those of the rest that are not kept: they go last."""
     first = iter(range(places))
-    order = [next(first) if i not in offset else ("rest", kept[offset.index(i)]) for i in range(len(final))]
-    labels = {("rest", axis): places + rest.index(axis) for axis in rest}
-    axes = [labels.get(label) if isinstance(label, tuple) else label for label in order]
-    solid = [axis for axis in axes if axis is not None]
-    missing = [axis for axis in range(len(found_shape)) if axis not in solid]
-    turned = builder.transpose(found, [*solid, *missing])
-    return [builder.reshape(turned, final)]
+    wanted = [kept[offset.index(i)] if i in offset else None for i in range(rank)]
+    axes = [next(first) if axis is None else places + rest.index(axis) for axis in wanted if axis in (None, *rest)]
+    return [*axes, *(axis for axis in range(places + len(rest)) if axis not in axes)]
 
 
 def _starts(builder: Builder, inputs: list[Value], shape: Shape, sizes: Shape) -> tuple[list[int], Value, Value]:
@@ -169,10 +164,7 @@ def _starts(builder: Builder, inputs: list[Value], shape: Shape, sizes: Shape) -
     named = [axis for axis, size in enumerate(sizes) if size != shape[axis]]
     if any(shape[axis] < 0 for axis in named):
         raise ExportError("dynamic slice: along the batch; apply the network to one example by jax.vmap")
-    starts = [
-        builder.reshape(_clipped(builder, inputs[axis], shape[axis] - sizes[axis]), (1,))
-        for axis in named
-    ]  # fmt: skip
+    starts = [builder.reshape(_clipped(builder, inputs[axis], shape[axis] - sizes[axis]), (1,)) for axis in named]
     start = builder.add("Concat", starts, (len(named),), "int64", axis=0)
     return named, start, builder.like("Add", start, np.array([sizes[axis] for axis in named], np.int64))
 

@@ -87,11 +87,11 @@ def pair(builder: Builder, operation: str, inputs: Sequence[Value], shape: Shape
     """An operation that broadcasts. One with a number alone is done before a reshape: after a product, mostly."""
     small = list(inputs)
     alone = [x for x in inputs if isinstance(x, str)]
-    if len(alone) == 1 and len(inputs) == 2 and builder.is_made_by(alone[0], "Reshape"):
-        if all(x.size == 1 for x in inputs if isinstance(x, np.ndarray)) and builder.shapes[alone[0]] == shape:
-            source = str(builder.made[alone[0]][1][0])
-            done = [source if isinstance(x, str) else x.reshape(()) for x in inputs]
-            return str(builder.reshape(builder.add(operation, done, builder.shapes[source], dtype), shape))
+    is_scalar = len(inputs) == 2 and all(x.size == 1 for x in inputs if isinstance(x, np.ndarray))
+    if len(alone) == 1 and is_scalar and builder.is_made_by(alone[0], "Reshape") and builder.shapes[alone[0]] == shape:
+        source = str(builder.made[alone[0]][1][0])
+        done = [source if isinstance(x, str) else x.reshape(()) for x in inputs]
+        return str(builder.reshape(builder.add(operation, done, builder.shapes[source], dtype), shape))
     for place, x in enumerate(small):
         if isinstance(x, np.ndarray):
             others = [builder.shape_of(other) for i, other in enumerate(inputs) if i != place]

@@ -1,5 +1,5 @@
-"""A file that predicts: raw examples in, probabilities or a prediction out, whatever the format. Neither jax nor equinox
-is needed, except for draws from a posterior."""
+"""A file that predicts: raw examples in, probabilities or a prediction out, whatever the format. Only draws from a
+posterior need jax."""
 
 from collections.abc import Callable
 from importlib.util import find_spec

@@ -50,8 +50,10 @@ def images_first(draft: Draft, node: Node) -> list[Node] | None:
     rows = list(zip(*(attributes[key] for key in keys), strict=True))
     places = [axis for axis, row in enumerate(rows) if row[:3] != (1, 1, (0, 0))]
     others = [axis for axis in range(len(shape)) if axis not in places and shape[axis] != 1]
-    if not places or len(places) > 3 or (places[0] >= 2 and len(shape) <= 5):
+    if not places or len(places) > 3:
         return None
+    if places[0] >= 2 and len(shape) <= 5 and (1 in others or max(others, default=0) < 2):
+        return None  # they are so already
     bare = sorted([*others, *places])
     lead = _lead([shape[axis] for axis in others])
     result = draft.shapes[node.output]

@@ -80,19 +80,19 @@ def answers(
             if isinstance(numbers, str) or said is None:
                 yield Answer(name, error=str(numbers))
                 continue
-            yield _answer(name, card, Said(*(None if part is None else part[place] for part in said)))
+            yield _answer(name, card, said, place)
             place += 1
 
 
-def _answer(name: str, card: Card, said: Said) -> Answer:
-    own = np.asarray(said.expectation, np.float64)
+def _answer(name: str, card: Card, said: Said, place: int) -> Answer:
+    own = np.asarray(said.expectation[place], np.float64)
     if card.class_names is None:
         names = card.target_names or tuple(f"output {i}" for i in range(own.size))
         values = dict(zip(names, own.ravel().tolist(), strict=False))
-        std = None if said.std is None else dict(zip(names, np.ravel(said.std).tolist(), strict=False))
+        std = None if said.std is None else dict(zip(names, np.ravel(said.std[place]).tolist(), strict=False))
         return Answer(name, prediction=values, std=std)
     entropy = float(-np.sum(own[own > 0] * np.log(own[own > 0])))
-    doubt = None if said.mutual_information is None else float(said.mutual_information)
+    doubt = None if said.mutual_information is None else float(said.mutual_information[place])
     return Answer(name, card.class_names[int(own.argmax())], float(own.max()), entropy, doubt)
 
 

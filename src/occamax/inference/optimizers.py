@@ -10,7 +10,7 @@ import optax
 
 from ..errors import ArgumentError
 from .posteriors import IndependentNormals
-from .schedules import Schedule
+from .schedules import Constant, Schedule, as_schedule
 
 LARGEST_STEP = 0.1  # by which a mean, in deviations, and the logarithm of a deviation may change in one natural step
 
@@ -68,13 +68,15 @@ class NaturalGradient(Optimizer):
     needs_deviations = True
 
     momentum: float = 0.9
-    log_std_rate: float = 1e-3
+    log_std_rate: Any = Constant(1e-3)  # whatever is given, a Schedule once the optimiser is made
 
     def __post_init__(self):
         if not 0 <= self.momentum < 1:
             raise ArgumentError(f"momentum: {self.momentum!r} given; it must lie from 0 up to, not including, 1")
-        if not self.log_std_rate > 0:
-            raise ArgumentError(f"log_std_rate: {self.log_std_rate!r} given; it must be positive")
+        rate = as_schedule("log_std_rate", self.log_std_rate)
+        if isinstance(rate, Constant) and not rate.value > 0:
+            raise ArgumentError(f"log_std_rate: {rate.value!r} given; it must be positive")
+        object.__setattr__(self, "log_std_rate", rate)
 
     def __call__(self, rate, steps):
         def init(params: Any) -> Any:
@@ -86,7 +88,8 @@ class NaturalGradient(Optimizer):
             unbiased = kept / (1.0 - self.momentum ** (state.count + 1))
             step = -rate.at(state.count, steps) * params.std * unbiased / temper
             mean = params.std * jnp.clip(step, -LARGEST_STEP, LARGEST_STEP)
-            change = jnp.clip(self.log_std_rate * gradient.log_std / temper, -2.0 * LARGEST_STEP, 2.0 * LARGEST_STEP)
+            change = self.log_std_rate.at(state.count, steps) * gradient.log_std / temper
+            change = jnp.clip(change, -2.0 * LARGEST_STEP, 2.0 * LARGEST_STEP)
             log_std = -0.5 * jnp.log1p(change + 0.5 * change**2)
             momentum = IndependentNormals(kept, state.momentum.log_std)
             return IndependentNormals(mean, log_std), _Momentum(state.count + 1, momentum)

@@ -3,7 +3,7 @@
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:

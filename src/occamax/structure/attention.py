@@ -86,7 +86,9 @@ def cut_before_sum(graph: Graph) -> Graph:
 def _only_cut(graph: Graph, node: Node, readers: dict[int, list[Node]], depends: set[int]) -> bool:
     plain = all(each.op == "slice" and set(each.attributes["steps"]) == {1} for each in readers[node.output])
     ranks = {len(graph.shapes[value]) for value in (*node.inputs, node.output)}
-    return plain and len(ranks) == 1 and len(depends.intersection(node.inputs)) == 1 and node.output not in graph.outputs
+    return (
+        plain and len(ranks) == 1 and len(depends.intersection(node.inputs)) == 1 and node.output not in graph.outputs
+    )
 
 
 def _cut_of(node: Node, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -138,10 +140,14 @@ def _scores(graph: Graph, node: Node, axis: int, made, readers) -> tuple[Node, i
             return maker, axis
         if maker.op == "transpose":
             axis = maker.attributes["axes"][axis]
-        elif maker.op not in ("mul", "div") or graph.constants.get(maker.inputs[1], np.zeros(2)).size != 1:
+        elif maker.op != "cast" and not (maker.op in ("mul", "div") and _is_number(graph, maker.inputs[1])):
             return None
         value, last = maker.inputs[0], maker
     return None
+
+
+def _is_number(graph: Graph, value: int) -> bool:
+    return value in graph.constants and graph.constants[value].size == 1
 
 
 def _leads_to(node: Node, target: int | None, readers: dict[int, list[Node]]) -> bool:
@@ -172,7 +178,7 @@ def _bias_along(graph, key: Key, made, readers, depends) -> tuple[Node, int] | N
             if moved is None:
                 return None
             axis = moved
-        else:
+        elif node.op != "cast":
             return None
         value = node.inputs[0]
     return None
@@ -219,7 +225,9 @@ def _alive(graph: Graph, heads: Group, depths: Group, facts, uses) -> np.ndarray
             return None
         joint = others[0] == key
         own = heads.labels[others[0]]
-        if not _is_regular(labels, own if joint else None, heads.count, depths.count) or (not joint and (own < 0).any()):
+        if not _is_regular(labels, own if joint else None, heads.count, depths.count) or (
+            not joint and (own < 0).any()
+        ):
             return None
         if value not in depends:
             continue

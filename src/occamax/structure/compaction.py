@@ -40,22 +40,28 @@ def compact(graph: Graph, names: Sequence[str] = ()) -> tuple[Graph, list[Kept]]
     missing = sorted(number for value, number in graph.parameters.items() if value not in graph.constants)
     if missing:
         raise ExportError(f"graph: the parameters {missing} have no arrays; give them by `graph.bind`")
-    small = drop_key_biases(cut_before_sum(cut_before_split(prune(replace(graph, parameters={})))))
+    small = cut_before_sum(cut_before_split(prune(replace(graph, parameters={}))))
     places = [group for group in find_groups(small) if not group.is_output]
     sizes = {group.seed: small.shapes[group.seed[0]][group.seed[1]] for group in places}
     changed = True
     while changed:
+        small = drop_key_biases(small)
         facts = known(small)
         small, changed = fold_known(small, facts)
         if not changed:
             small, changed = _smaller(small, facts)
     small, inputs = take_inputs(small, known(small))
-    small = prune(join_additions(small))
+    small = prune(small)
     report = [Kept(*line) for line in inputs]
     report += [_line(small, group, sizes[group.seed], place_name(graph, group, names)) for group in places]
-    small = prune(simplify(small))
-    folded = fold(small)  # what is made of constants alone, unless one is used in several ways
-    return folded if count(folded) <= count(small) else small, report
+    return _tidy(small), report
+
+
+def _tidy(graph: Graph) -> Graph:
+    """With as few constants as say the same."""
+    graph = prune(simplify(join_additions(prune(simplify(graph)))))
+    folded = fold(graph)  # what is made of constants alone; more numbers where one is used in several ways
+    return folded if count(folded) <= count(graph) else graph
 
 
 def _line(graph: Graph, group: Group, size: int, name: str) -> Kept:
@@ -77,9 +83,7 @@ def _smaller(graph: Graph, facts: dict[int, Fact]) -> tuple[Graph, bool]:
     return align_heads(graph, groups, facts, uses)
 
 
-def _removable(
-    graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray]
-) -> Removed:
+def _removable(graph: Graph, groups: list[Group], facts: dict[int, Fact], uses: dict[int, np.ndarray]) -> Removed:
     """The indices of the dead units of as many groups as do not get in each other's way."""
     depends = graph.dependent()
     removed: Removed = {}
@@ -125,7 +129,7 @@ def _dead(
 
 
 def _any_but(mask: np.ndarray, axis: int) -> np.ndarray:
-    return mask.any(tuple(other for other in range(mask.ndim) if other != axis))
+    return np.asarray(mask.any(tuple(other for other in range(mask.ndim) if other != axis)))
 
 
 def _not_foldable(node: Node, key: Key, facts: dict[int, Fact]) -> np.ndarray:

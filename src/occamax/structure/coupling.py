@@ -40,8 +40,8 @@ class Group:
 
 
 def find_groups(graph: Graph) -> list[Group]:
-    """The groups of units that products, convolutions and tables make, in the order of the graph. Where an axis is split
-    by a reshape, as into heads, the groups are those of its parts, the outer first: they share keys."""
+    """The groups of units that products, convolutions and tables make, in the order of the graph. Where a reshape cuts
+    up an axis, as into heads, the groups are those of its parts, the outer first: they share keys."""
     ties = links_of(graph)
     found: list[Group] = []
     seen: dict[Key, int] = {}  # key → the part of its group
@@ -139,20 +139,25 @@ class _Spread:
                     self.mixed = self.mixed or tie.reason
                 else:
                     self.block(labels, tie.reason)
-            case Link(indices=None):
+            case Link() if (indices := tie.indices) is None:
                 self.put(tie.target if key == tie.source else tie.source, labels)
             case Link():
-                if key == tie.source:
-                    self.put(tie.target, np.where(tie.indices >= 0, labels[tie.indices], -1))
-                if key == tie.target:
-                    back = np.full(self.graph.shapes[tie.source[0]][tie.source[1]], -1)
-                    known = (tie.indices >= 0) & (labels >= 0)
-                    back[tie.indices[known]] = labels[known]
-                    self.put(tie.source, back)
-                    if known.any():  # several of the target may be one of the source
-                        self.put(tie.target, np.where(tie.indices >= 0, self.parent_of(tie.source)[tie.indices], -1))
+                self.pick(key, tie, indices)
             case Merge():
                 self.merge(key, tie)
+
+    def pick(self, key: Key, tie: Link, indices: np.ndarray) -> None:
+        """Along a link that is not index by index."""
+        labels, here = self.parent_of(key), indices >= 0
+        if key == tie.source:
+            self.put(tie.target, np.where(here, labels[indices], -1))
+        if key == tie.target:
+            back = np.full(self.graph.shapes[tie.source[0]][tie.source[1]], -1)
+            known = here & (labels >= 0)
+            back[indices[known]] = labels[known]
+            self.put(tie.source, back)
+            if known.any():  # several of the target may be one of the source
+                self.put(tie.target, np.where(here, self.parent_of(tie.source)[indices], -1))
 
     def parent_of(self, key: Key) -> np.ndarray:
         labels = self.labels[key]

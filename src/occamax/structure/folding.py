@@ -1,4 +1,4 @@
-"""What is known becomes a constant; constants that are added in turn become one; inputs that nothing looks at stay out."""
+"""What is known becomes a constant; constants added in turn become one; inputs that nothing looks at stay out."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def _join_once(graph: Graph) -> tuple[Graph, bool]:
         hit = _place_for(graph, value, arrays[number], arrays, made, readers)
         if hit is not None:
             inner, array = hit
-            base, _ = _constant_side(inner, arrays)
+            base = next(each for each in inner.inputs if each not in arrays)
             graph = _with_constant(graph, inner, base, array)
             return _passed_on(graph, node, value), True
     return graph, False
@@ -177,7 +177,7 @@ def take_inputs(graph: Graph, facts: dict[int, Fact]) -> tuple[Graph, list[tuple
         side, axis, weight_axis = found
         value, weight = node.inputs[side], node.inputs[1 - side]
         array = facts[weight].value
-        reads = array.any(tuple(other for other in range(array.ndim) if other != weight_axis))
+        reads = np.asarray(array.any(tuple(other for other in range(array.ndim) if other != weight_axis)))
         reads[0] |= not reads.any()
         report.append(("inputs" if len(shapes[value]) == 2 else "patch inputs", len(reads), int(reads.sum())))
         if not reads.all():

@@ -56,8 +56,8 @@ def apply(node: Node, arrays: list[np.ndarray], batch: int) -> list[np.ndarray]:
         raise ExportError(f"operation {name!r}: not in the vocabulary of graphs; write the network without it")
     attributes = {name: sized(value, batch) if name in _SIZED else value for name, value in node.attributes.items()}
     if node.op in _AXES:
-        return [OPERATIONS[node.op](arrays[0], attributes["axes"])]
-    return [OPERATIONS[node.op](*arrays, **attributes)]
+        return [np.asarray(OPERATIONS[node.op](arrays[0], attributes["axes"]))]
+    return [np.asarray(OPERATIONS[node.op](*arrays, **attributes))]
 
 
 def _scan(attributes: dict[str, Any], arrays: list[np.ndarray], batch: int) -> list[np.ndarray]:

@@ -28,7 +28,7 @@ class Fact:
     @property
     def nonzero(self) -> np.ndarray:
         """Where it is not known to be zero."""
-        return self.unknown | (self.value != 0)
+        return np.asarray(self.unknown | (self.value != 0))
 
 
 def known(graph: Graph) -> dict[int, Fact]:
@@ -58,7 +58,11 @@ def _forward(graph: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     whole = not any(fact.unknown.any() for fact in facts) and not _counts_batch(graph, node)
     if whole:
         results = [np.asarray(each) for each in apply(node, values, 1)]
-        return [_certain(each.astype(graph.dtypes[v], copy=False)) for each, v in zip(results, node.outputs, strict=True)]
+        return [
+            _certain(each.astype(graph.dtypes[v], copy=False)) for each, v in zip(results, node.outputs, strict=True)
+        ]
+    if node.op == "take" and facts[1].unknown.any() and not facts[0].unknown.any():
+        return [_looked_up(node, facts[0].value, shapes[0])]
     unknown = None if _counts_batch(graph, node) else _unknown(node, facts)
     if unknown is None:
         return [
@@ -84,7 +88,17 @@ def _counts_batch(graph: Graph, node: Node) -> bool:
     return False
 
 
-def _unknown(node: Node, facts: list[Fact]) -> np.ndarray | None:
+def _looked_up(node: Node, table: np.ndarray, shape: tuple[int, ...]) -> Fact:
+    """Of a row that is not known: what is the same in all rows."""
+    axis = node.attributes["axis"]
+    first = table.take([0], axis)
+    differs = (table != first).any(axis, keepdims=True)
+    ranks = (*first.shape[:axis], *(1,) * (len(shape) - table.ndim + 1), *first.shape[axis + 1 :])
+    value = np.where(differs, np.zeros((), table.dtype), first)
+    return Fact(*(np.broadcast_to(each.reshape(ranks), shape) for each in (differs, value)))
+
+
+def _unknown(node: Node, facts: list[Fact]) -> np.ndarray | np.bool | None:
     """Which elements of a node's one output are not known; None where it is not said of this operation."""
     masks = [fact.unknown for fact in facts]
     if node.op == "mul":
@@ -221,9 +235,9 @@ def _backward(graph: Graph, node: Node, need: np.ndarray, facts: list[Fact], pla
 
 def _gathered(need: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The inverse of broadcasting."""
-    need = need.any(tuple(range(need.ndim - len(shape))))
+    need = np.asarray(need.any(tuple(range(need.ndim - len(shape)))))
     axes = tuple(axis for axis, size in enumerate(shape) if size == 1 and need.shape[axis] != 1)
-    return need.any(axes, keepdims=True)
+    return np.asarray(need.any(axes, keepdims=True))
 
 
 def _origins(node: Node, need: np.ndarray, facts: list[Fact], place: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How each operation ties the axes of its values together: which index of one axis stands and falls with which of another.
+"""How each operation ties the axes of its values together: which index of one stands and falls with which of another.
 
 A *key* is (value, axis). `links_of(graph)` says for each key what it is tied to.
 """
@@ -159,7 +159,7 @@ def _dot(graph: Graph, node: Node) -> list[Tie]:
 
 
 def free_axes(graph: Graph, node: Node) -> list[tuple[int, int, int]]:
-    """The axes of a product's inputs that it does not sum over: (0 for left or 1 for right, axis, axis of the output)."""
+    """The axes of a product's inputs that it does not sum over: (0 left or 1 right, axis, axis of the output)."""
     found, place = [], len(node.attributes["batch"][0])
     for side, value in enumerate(node.inputs):
         taken = (*node.attributes["contract"][side], *node.attributes["batch"][side])
@@ -284,7 +284,11 @@ def _take(graph: Graph, node: Node) -> list[Tie]:
         if other != axis:
             found += _same(graph, (table, other), (node.output, other + (count - 1) * (other > axis)))
     known = graph.constants.get(indices)
-    if known is not None and count == 1 and 0 <= known.min(initial=0) <= known.max(initial=0) < graph.shapes[table][axis]:
+    if (
+        known is not None
+        and count == 1
+        and 0 <= known.min(initial=0) <= known.max(initial=0) < graph.shapes[table][axis]
+    ):
         return found + _picked(graph, node, axis, np.asarray(known))
     found.append(Stop((table, axis), "goes through take"))
     return found + [Stop((node.output, axis + place), "goes through take") for place in range(count)]

@@ -18,11 +18,13 @@ from .units import Part, Scattered, Units
 def find_units(
     network: Any, buffers: Buffers, calling: Calling, layout: Layout, example: Any, preprocess: Any = None
 ) -> tuple[Units, ...]:
-    """Hidden units, channels and attention heads, each with all the weights that go when it goes: those that make it and
-    those that use it. Units that a normalisation takes together are not among them, since none can go alone."""
+    """Hidden units, channels and attention heads, each with all the weights that go when it goes: those that make it
+    and those that use it. Units that a normalisation takes together are not among them, since none can go alone."""
     graph = read_graph(network, buffers, calling, example, preprocess)
     leaves, places = float_leaves(network), layout.places()
-    starts = {value: places[leaves[number]][0] for value, number in graph.parameters.items() if leaves[number] in places}
+    starts = {
+        value: places[leaves[number]][0] for value, number in graph.parameters.items() if leaves[number] in places
+    }
     names = parameter_names(network)
     found: list[Units] = []
     taken: dict[Key, np.ndarray] = {}

@@ -15,7 +15,7 @@ class Part:
     before: int
     after: int
 
-    def weights_each(self, count: int) -> float:
+    def weights_each(self, count: int) -> int | float:
         return self.before * self.after
 
     def totals(self, vector: Array, count: int) -> Array:
@@ -37,7 +37,7 @@ class Scattered:
     places: tuple[int, ...]
     owners: tuple[int, ...]
 
-    def weights_each(self, count: int) -> float:
+    def weights_each(self, count: int) -> int | float:
         return len(self.places) / count
 
     def totals(self, vector: Array, count: int) -> Array:

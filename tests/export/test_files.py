@@ -1,0 +1,334 @@
+"""Exports: written, measured, read back, refused."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamax.errors import ExportError
+from occamax.evaluation.predictive import Believed, predict
+from occamax.export import arrays_file
+from occamax.export.card import Card
+from occamax.export.exporting import Exportable, _network, export_network
+from occamax.export.posterior_file import mutual_information
+from occamax.export.predictor import FORMATS, open_export, open_posterior
+from occamax.inference.posteriors import Point
+from occamax.structure.compaction import compact
+
+from ..tolerances import SINGLE
+from .samples import exportable, inputs_for
+from .test_onnx import bound
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Latencies are not tested; they need not be waited for."""
+    monkeypatch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An image network as every format, a table as arrays."""
+    folder = tmp_path_factory.mktemp("export")
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
+        source = exportable("lenet", keep=0.1, dead=0.3)
+        for form in FORMATS:
+            path = folder / f"x.{form}"
+            found[form] = path, export_network(source, path, form), source
+    return found
+
+
+def test_every_format_says_what_the_network_says(files):
+    inputs = inputs_for("lenet", 9)
+    for path, measured, source in files.values():
+        ask, card = open_export(path)
+        assert np.allclose(ask(inputs), _network(source)(inputs), atol=SINGLE)
+        assert measured.difference < SINGLE
+        assert measured.compared == measured.tested == 40
+        assert set(measured.figures) == {"accuracy", "nll", "ece"}
+        assert measured.numbers[1] < measured.numbers[0]
+        assert measured.bytes[1] == path.stat().st_size < measured.bytes[0]
+        assert measured.zipped_masked < measured.zipped[0]
+        assert set(measured.milliseconds) == {1, 128}
+        assert any(kept.after < kept.before for kept in measured.units)
+        assert card.class_names == source.card.class_names
+        assert card.config == {"network": "lenet"}
+
+
+def test_the_figures_are_those_of_the_file(files):
+    path, measured, source = files["onnx"]
+    inputs, targets = source.test
+    found = open_export(path)[0](inputs).astype(np.float64)
+    assert measured.figures["accuracy"] == np.mean(found.argmax(1) == targets)
+    assert measured.figures["nll"] == pytest.approx(-np.log(found[np.arange(40), targets]).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("table", "onnx"), ("table", "safetensors"), ("text", "onnx"), ("residual", "safetensors")]
+)
+def test_other_networks_and_no_test_set(name, form, tmp_path):
+    source = exportable(name, test=name == "table")
+    measured = export_network(source, tmp_path / f"x.{form}", form)
+    assert measured.difference < 1e-5
+    assert set(measured.figures) == ({"rmse"} if name == "table" else set())
+    ask, card = open_export(tmp_path / f"x.{form}")
+    inputs = inputs_for(name, 5)
+    assert np.allclose(ask(inputs), _network(source)(inputs), atol=1e-4)
+    assert (card.class_names is None) == (name == "table")
+
+
+def test_classes_without_names_are_numbered(tmp_path):
+    from dataclasses import replace
+
+    source = exportable("mlp")
+    source = replace(source, card=replace(source.card, class_names=None))
+    export_network(source, tmp_path / "x.onnx", "onnx")
+    assert open_export(tmp_path / "x.onnx")[1].class_names == ("0", "1", "2", "3")
+
+
+def test_a_file_that_differs_is_not_written(files, tmp_path, monkeypatch):
+    monkeypatch.setattr("occamax.export.exporting.PARITY", -1.0)
+    with pytest.raises(ExportError, match="nothing was written"):
+        export_network(files["onnx"][2], tmp_path / "x.safetensors", "safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_is_said(files, tmp_path, monkeypatch):
+    from occamax.export import exporting
+
+    whole = exporting.write_atomic
+
+    def full(path, content):
+        if path.parent == tmp_path:
+            raise OSError(28, "No space left on device")
+        whole(path, content)
+
+    monkeypatch.setattr("occamax.export.exporting.write_atomic", full)
+    with pytest.raises(ExportError, match=r"--out.*No space left on device"):
+        export_network(files["onnx"][2], tmp_path / "x.onnx", "onnx")
+    monkeypatch.setattr("occamax.export.exporting.write", lambda *_, **__: full(tmp_path / "x", b""))
+    with pytest.raises(ExportError, match="No space left on device"):
+        export_network(files["onnx"][2], tmp_path / "x.onnx", "onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_posterior_travels(tmp_path):
+    """The file alone gives what the model itself gives, to rounding; and it is no larger than the survivors need."""
+    source = exportable("residual")
+    path, plain = tmp_path / "p.safetensors", tmp_path / "q.safetensors"
+    export_network(source, path, "safetensors", with_posterior=True)
+    export_network(source, plain, "safetensors")
+    inputs = inputs_for("residual", 12)
+    expected = jax.jit(lambda x: predict(source.model, source.believed, jax.random.key(0), x, None, 20))(
+        jnp.asarray(inputs)
+    )
+    draw, card = open_posterior(path, 20)
+    found = draw(inputs)
+    assert np.allclose(found.expectation, expected.expectation, atol=SINGLE)
+    assert np.allclose(found.expected_entropy, expected.expected_entropy, atol=1e-4)
+    information = mutual_information(found)
+    assert (information > 0).all()
+    assert found.std.max() > 0.01
+    alive, weights = int(source.believed.mask.sum()), source.model.layout.size
+    words = len(arrays_file.load_arrays(path)[1]["posterior"])
+    assert path.stat().st_size - plain.stat().st_size < 8 * alive + weights / 8 + words * 1.2 + 6000
+    assert len(open_export(path)[0](inputs)) == 12  # without draws it is an export like any other
+    assert card.config == {"network": "residual"}
+
+
+def test_what_is_fixed_stays_fixed(tmp_path):
+    """Arrays that are not random are in the file; draws of a regression vary in its own unit."""
+    import equinox as eqx
+
+    from occamax.inference.model import Model
+    from occamax.inference.posteriors import IndependentNormals
+    from occamax.inference.priors import FanInPrior
+
+    table = exportable("table")
+    network = eqx.tree_at(lambda n: n.layers[0].weight, table.model.network, jnp.asarray(np.ones((8, 4), np.float32)))
+    model = Model(
+        network,
+        table.example,
+        FanInPrior(),
+        table.model.likelihood,
+        lambda n: n.layers[0].weight,
+        table.model.preprocess,
+    )
+    posterior = IndependentNormals(jnp.full(model.latent_count, 0.1), jnp.full(model.latent_count, -2.0))
+    source = Exportable(model, Believed(posterior, jnp.ones(model.layout.size, bool), ()), table.example, table.card)
+    export_network(source, tmp_path / "x.safetensors", "safetensors", with_posterior=True)
+    inputs = inputs_for("table", 6)
+    found = open_posterior(tmp_path / "x.safetensors", 5)[0](inputs)
+    expected = predict(model, source.believed, jax.random.key(0), jnp.asarray(inputs), None, 5)
+    assert np.allclose(found.expectation, expected.expectation, atol=1e-4)
+    assert (found.std > 0).all()
+
+
+def test_a_posterior_that_is_not_there_is_said(files, tmp_path):
+    with pytest.raises(ExportError, match=r"no posterior.*--posterior"):
+        open_posterior(files["safetensors"][0], 10)
+    with pytest.raises(ExportError, match="ONNX file holds one network"):
+        open_posterior(files["onnx"][0], 10)
+    with pytest.raises(ExportError, match="ONNX file holds one network"):
+        export_network(files["onnx"][2], tmp_path / "x.onnx", "onnx", with_posterior=True)
+    with pytest.raises(ExportError, match="--samples: 0"):
+        open_posterior(files["safetensors"][0], 0)
+    source = files["onnx"][2]
+    point = Exportable(
+        source.model, Believed(Point(source.believed.posterior.mean), source.believed.mask), source.example, source.card
+    )
+    with pytest.raises(ExportError, match="point estimate"):
+        export_network(point, tmp_path / "x.safetensors", "safetensors", with_posterior=True)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_no_export_is_refused(form, files, tmp_path):
+    content = files[form][0].read_bytes()
+    rng = np.random.default_rng(0)
+    changed = []
+    for place in rng.integers(0, len(content), 12):
+        other = bytearray(content)
+        other[place] ^= 1 << int(rng.integers(8))
+        changed.append(bytes(other))
+    bad = tmp_path / f"bad.{form}"
+    for data in (b"", b"{}", content[: len(content) // 2], content[:-1], content[:8], rng.bytes(200), *changed):
+        bad.write_bytes(data)
+        with pytest.raises(ExportError, match="bad"):
+            open_export(bad)
+    with pytest.raises(ExportError, match="is not there"):
+        open_export(tmp_path / f"gone.{form}")
+
+
+def test_wrong_names_are_refused(files, tmp_path):
+    source = files["onnx"][2]
+    with pytest.raises(ExportError, match="--format"):
+        export_network(source, tmp_path / "x.npz", "npz")
+    with pytest.raises(ExportError, match="should end in"):
+        export_network(source, tmp_path / "x.bin", "onnx")
+    (tmp_path / "x.npz").write_text("")
+    with pytest.raises(ExportError, match="endings"):
+        open_export(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 3}', '{"format": 2, "class_names": 3}', '{"format": 2}'])
+def test_what_is_no_card_is_named(text):
+    with pytest.raises(ExportError, match=r"file\.onnx"):
+        Card.from_json(text, "file.onnx")
+
+
+def test_the_first_format_is_named():
+    with pytest.raises(ExportError, match=r"file\.onnx: was written by occamax 0\.1"):
+        Card.from_json('{"format": 1, "class_names": ["a"]}', "file.onnx")
+
+
+def test_a_card_is_made_from_a_run():
+    origin = {
+        "data": {
+            "class_names": None,
+            "target_names": ["price"],
+            "from": {"kind": "table", "encoder": {"columns": ["a"], "categories": [None]}},
+        },
+        "example": {"shape": [1], "dtype": "float32"},
+    }
+    card = Card.of({"version": "0.2", "origin": origin, "layout": [{}], "network": "own"}, {"rmse": 1.0})
+    assert (card.class_names, card.target_names, card.input_shape) == (None, ("price",), (1,))
+    assert card.encoder == {"columns": ["a"], "categories": [None]}
+    assert "layout" not in card.config
+    assert Card.from_json(card.as_json(), "x") == card
+
+
+def test_sparse_arrays_come_back():
+    rng = np.random.default_rng(0)
+    for shape in ((3, 400), (50, 20, 5, 5), (1, 1), (30, 70_000)):
+        value = ((rng.random(shape) > 0.97) * rng.normal(size=shape)).astype(np.float32)
+        arrays = {}
+        place = arrays_file._store(value, "a", arrays)
+        assert np.array_equal(arrays_file._fetch(place, arrays), value)
+        if value.size > 1000:
+            assert "sparse" in place
+            assert sum(array.nbytes for array in arrays.values()) < value.nbytes / 5
+    assert arrays_file.smallest_type(255) is np.uint8
+    assert arrays_file.smallest_type(256) is np.uint16
+
+
+def test_a_graph_comes_back_with_its_bodies(tmp_path):
+    source = exportable("lstm")
+    graph = compact(bound(source))[0]
+    structure, arrays = arrays_file.describe(graph, "a")
+    back = arrays_file.rebuild(json.loads(json.dumps(structure)), arrays)
+    assert back.nodes == graph.nodes or str(back.nodes) == str(graph.nodes)
+    assert all(np.array_equal(back.constants[value], array) for value, array in graph.constants.items())
+
+
+def test_sparse_arrays_that_lie_are_refused():
+    arrays = {
+        "a.values": np.ones(2, np.float32),
+        "a.columns": np.array([0, 9], np.uint8),
+        "a.pointers": np.array([0, 1, 2], np.uint8),
+    }
+    for shape, error in (((2, 3), IndexError), ((3, 3), ValueError), ((2, 2**40), ValueError), ((0, 3), ValueError)):
+        with pytest.raises(error):
+            arrays_file._fetch({"sparse": "a", "shape": list(shape)}, arrays)
+
+
+SCRIPT = """
+import sys, time, numpy
+began = time.perf_counter()
+from pathlib import Path
+from occamax.export.images import read_images
+from occamax.export.predictor import open_export
+from occamax.export.show import answers, of_mean, print_answers
+predict, card = open_export(Path(sys.argv[1]))
+inputs = numpy.load(sys.argv[2])
+numpy.save(sys.argv[3], predict(inputs))
+print_answers(answers(of_mean(predict), card, [("a", inputs[0])]), True)
+loaded = [name for name in ("jax", "jaxlib", "equinox", "optax", "onnx") if name in sys.modules]
+assert not loaded, loaded
+"""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_is_asked_without_jax(form, files, tmp_path):
+    inputs = inputs_for("lenet", 4)
+    np.save(tmp_path / "inputs.npy", inputs)
+    words = [files[form][0], tmp_path / "inputs.npy", tmp_path / "found.npy"]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["label"].startswith("class")
+    assert np.allclose(np.load(tmp_path / "found.npy"), open_export(files[form][0])[0](inputs), atol=SINGLE)
+
+
+def test_a_deployed_file_needs_none_of_us(files, tmp_path):
+    """onnxruntime and numpy alone: jax, equinox and occamax cannot be imported in that process."""
+    inputs = inputs_for("lenet", 4)
+    np.save(tmp_path / "pixels.npy", inputs)
+    script = f"""
+import sys
+for name in ("jax", "jaxlib", "equinox", "occamax", "onnx"):
+    sys.modules[name] = None
+import numpy, onnxruntime
+session = onnxruntime.InferenceSession({str(files["onnx"][0])!r}, providers=["CPUExecutionProvider"])
+found = session.run(None, {{"pixels": numpy.load({str(tmp_path / "pixels.npy")!r})}})[0]
+numpy.save({str(tmp_path / "found.npy")!r}, found)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=120)
+    assert np.allclose(np.load(tmp_path / "found.npy"), open_export(files["safetensors"][0])[0](inputs), atol=SINGLE)
+
+
+def test_nothing_is_unpickled():
+    import pathlib
+
+    import occamax.export
+
+    folder = pathlib.Path(occamax.export.__file__).parent
+    for path in folder.glob("*.py"):
+        words = path.read_text()
+        assert "import pickle" not in words
+        assert "allow_pickle=True" not in words
+        assert "eval(" not in words.replace("evaluate(", "")

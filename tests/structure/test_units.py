@@ -1,0 +1,115 @@
+"""Units: their weights are found where compaction looks for them, whoever wrote the network."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamax.structure.compaction import compact
+from occamax.structure.unit_search import find_units, parameter_names
+from occamax.structure.units import Part, Scattered, Units
+
+from .zoo import NETWORKS, Traced
+
+EXPECTED = {  # name → (places, how many units, how many weights go with one), by hand from the sizes in zoo.py
+    "mlp": [("layers.0", 7, 16 + 1 + 7), ("layers.1", 7, 7 + 1 + 7), ("layers.2", 7, 7 + 1 + 3)],
+    "lenet": [
+        ("convolutions.0", 3, 25 + 1 + 4 * 25),
+        ("convolutions.1", 4, 3 * 25 + 1 + 6 * 25),
+        ("convolutions.2", 6, 4 * 25 + 1 + 5),
+        ("hidden", 5, 6 + 1 + 3),
+    ],
+    "mixer": [
+        (f"blocks.{block}.{place}.widen", units, each)
+        for block in (0, 1)
+        for place, units, each in (("mix_tokens", 5, 4 + 1 + 4), ("mix_channels", 7, 6 + 1 + 6))
+    ],
+    "vit": [
+        (f"blocks.{block}.{place}", units, each)
+        for block in (0, 1)
+        for place, units, each in (
+            ("attention.project_in heads", 2, 3 * 4 * (8 + 1) + 8 * 4),
+            ("feedforward.widen", 5, 8 + 1 + 8),
+        )
+    ],
+    "sequential": [
+        ("layers.0", 5, 18 + 1 + 4 * 9),
+        ("layers.3", 4, 5 * 9 + 7 * 4),
+        ("layers.6", 7, 16 + 1 + 3),
+    ],
+    "resnet": [
+        ("stem", 6, 18 + 2 + 5 * 9 + 5 * 9 + 2 + 8),  # the stream: all that makes it and all that reads it
+        ("first", 5, 6 * 9 + 2 + 6 * 9),
+        ("down", 8, 6 + 1 + 3),
+    ],
+    "attention": [("embed", 12, 5 + 1 + 3 * 12 + 12 + 1 + 3), ("attention.query_proj heads", 3, 3 * 4 * 13 + 12 * 4)],
+    "glu": [("widen", 7, 2 * (6 + 1) + 3)],
+    "dense": [("first", 4, 6 + 1 + 5 + 3), ("second", 5, 10 + 1 + 3)],
+    "depthwise": [("first", 4, 9 + 1 + 2 * (9 + 1) + 2 * 5), ("mix", 5, 8 + 1 + 3 * 16)],
+    "gru": [("hidden", 7, 6 + 1 + 2)],
+}
+
+
+@pytest.fixture(scope="module")
+def traced():
+    return {name: Traced(name) for name in NETWORKS}
+
+
+def units_of(one):
+    return find_units(one.network, one.buffers, one.calling, one.layout, one.example, None)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_units_are_those_one_would_name(name, traced):
+    found = units_of(traced[name])
+    assert [(units.name, units.count, units.weights_each) for units in found] == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_compaction_removes_exactly_the_units_that_are_marked(name, traced):
+    one = traced[name]
+    rng = np.random.default_rng(1)
+    gone, expected = jnp.zeros(one.layout.size, bool), {}
+    for units in units_of(one):
+        flags = rng.random(units.count) < 0.5
+        flags[0] = False
+        gone = units.mark(gone, jnp.asarray(flags))
+        expected[units.name] = units.count - flags.sum()
+    vector = rng.uniform(0.5, 1.0, one.layout.size)  # nothing is zero by accident
+    _, kept = compact(one.bound(np.where(gone, 0.0, vector)), parameter_names(one.network))
+    found = {line.where: line.after for line in kept}
+    assert {where: found[where] for where in expected} == expected
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_marks_and_totals_agree(name, traced):
+    one = traced[name]
+    rng = np.random.default_rng(2)
+    vector = jnp.asarray(rng.normal(size=one.layout.size), jnp.float32)
+    for units in units_of(one):
+        none = jnp.zeros(one.layout.size, bool)
+        assert not units.mark(none, jnp.zeros(units.count, bool)).any()
+        each = [units.mark(none, jnp.arange(units.count) == unit) for unit in range(units.count)]
+        assert sum(int(marks.sum()) for marks in each) == units.weights_each * units.count
+        totals = jax.jit(units.totals)(vector)
+        assert np.allclose(totals, [vector[np.asarray(marks)].sum() for marks in each], atol=1e-5)
+
+
+def test_normalised_streams_inputs_and_outputs_are_no_units(traced):
+    for name in ("vit", "mixer"):
+        names = {units.name for units in units_of(traced[name])}
+        assert names.isdisjoint({"embed", "head", "tokens"})
+
+
+def test_scattered_places_are_weighed_as_regular_ones():
+    """A piece of (2, 3, 2) numbers from 4 on, either way."""
+    regular = Units("a", 3, (Part(4, 2, 2),))
+    places = [(4 + 6 * i + 2 * unit + j, unit) for i in range(2) for unit in range(3) for j in range(2)]
+    scattered = Units("a", 3, (Scattered(*map(tuple, zip(*places, strict=True))),))
+    vector = jnp.arange(20.0)
+    assert regular.weights_each == scattered.weights_each == 4
+    assert np.array_equal(regular.totals(vector), scattered.totals(vector))
+    flags = jnp.array([True, False, True])
+    none = jnp.zeros(20, bool).at[0].set(True)
+    assert np.array_equal(regular.mark(none, flags), scattered.mark(none, flags))
+    assert hash(regular) != hash(scattered)
