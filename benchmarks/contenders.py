@@ -13,11 +13,16 @@ import numpy as np
 import optax
 from jax import lax
 
+import occamax as ox
 from occamax.data import Dataset
-from occamax.experiment.config import METHODS, NETWORKS
-from occamax.experiment.program import Program, on_device
+from occamax.experiment.devices import Devices
+from occamax.experiment.problem import build_model, read_data
+from occamax.experiment.program import Program, Task
+from occamax.inference.calibration import held_out_of
 from occamax.inference.estimators import Estimator
-from occamax.inference.training import Budget
+from occamax.inference.model import Model
+from occamax.methods import METHODS, Method
+from occamax.networks import NETWORKS
 
 AUTHORS = Path(__file__).parent / "authors"  # pip install --no-deps --target benchmarks/authors bmr4pml==0.1.0
 if AUTHORS.is_dir():
@@ -37,6 +42,26 @@ class Contender:
     program: Program | None = None  # of ours: for reductions, evaluations and the compiled text
 
 
+def on_device(part: Any) -> tuple[jax.Array, jax.Array]:
+    return jnp.asarray(part.inputs), jnp.asarray(part.targets)
+
+
+def program_of(
+    dataset: Dataset,
+    network: Any,
+    method: Method,
+    steps: int,
+    seeds: tuple[int, ...] = (0,),
+    dtype: Any = jnp.float32,
+    batch: int = BATCH,
+) -> Program:
+    """The compiled parts that `fit` would train with."""
+    source = NETWORKS[network] if isinstance(network, str) else network
+    data = read_data(dataset, image_size=getattr(source, "image_size", None))
+    model = build_model(source, data, method, None, None, str(jnp.dtype(dtype)), Devices())
+    return Program(Task(model, method, ox.Budget(50, steps, batch), held_out_of(method.calibration, len(data)), seeds))
+
+
 def ours(
     dataset: Dataset,
     network: str,
@@ -46,15 +71,20 @@ def ours(
     compute_dtype: Any = jnp.float32,
     estimator: Estimator | None = None,
 ) -> Contender:
-    chosen, spec = METHODS[method](), NETWORKS[network]
+    chosen = METHODS[method]()
     if estimator is not None:
         chosen = replace(chosen, estimator=estimator)
-    model = spec.model(dataset, chosen, compute_dtype)
-    program = Program(model, chosen, Budget(50, steps, BATCH), tuple(range(seeds)))
+    program = program_of(dataset, network, chosen, steps, tuple(range(seeds)), compute_dtype)
     data = on_device(dataset.train)
+
+    def loop(state: Any) -> Any:
+        for chunk in program.chunks:
+            state, _ = program.train_chunk[chunk](state, data)
+        return state
+
     name = method + (f" × {seeds} seeds" if seeds > 1 else "") + ("" if compute_dtype == jnp.float32 else " bfloat16")
     name += f" {type(estimator).__name__}" if estimator is not None else ""
-    return Contender(name, lambda state: program.train(state, data)[0], program.start(), steps, seeds, program)
+    return Contender(name, loop, program.with_kl_weight(program.start()), steps, seeds, program)
 
 
 class PlainLeNet(eqx.Module):
@@ -84,12 +114,12 @@ def numpyro_svi(dataset: Dataset, network: str, steps: int, plain: bool) -> Cont
     from numpyro.infer.autoguide import AutoNormal
     from numpyro.optim import optax_to_numpyro
 
-    from occamax.structure.layout import Layout
-
-    spec = NETWORKS[network]
+    source = NETWORKS[network]
     use_plain = plain and network == "lenet"
-    module: Any = PlainLeNet(dataset.classes, jax.random.key(0)) if use_plain else spec.module(dataset)
-    layout, prepare = Layout.of(module), dataset.standardise(spec.image_size)
+    ours = source.network(dataset.shape, dataset.classes)
+    module: Any = PlainLeNet(dataset.classes, jax.random.key(0)) if use_plain else ours
+    prepare = dataset.standardise(source.image_size)
+    layout = Model(module, dataset.train.inputs[0], ox.FlatPrior(), preprocess=prepare).layout
     inputs, targets = on_device(dataset.train)
     count = len(inputs)
 
@@ -128,7 +158,7 @@ def authors_model(dataset: Dataset, network: str) -> tuple[Any, Any, jax.Array, 
     from bmr4pml.nn import MLP, LeNet  # pyright: ignore[reportMissingImports]
     from numpyro.infer import SVI
 
-    shape = NETWORKS[network].shape(dataset)
+    shape = NETWORKS[network].shape(dataset.shape)
     if network == "mlp":
         module = MLP(int(np.prod(shape)), dataset.classes, 400, 5, activation=jax.nn.swish, key=jax.random.PRNGKey(0))
     else:

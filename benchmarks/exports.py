@@ -1,12 +1,12 @@
 """What a run becomes as a file: bytes, latency and accuracy beside the dense network.
 
-    python benchmarks/exports.py RUN... [--formats onnx safetensors npz] [--out exports.jsonl]
+    python benchmarks/exports.py RUN... [--formats onnx safetensors] [--out exports.jsonl]
     python benchmarks/exports.py --table exports.jsonl
     python benchmarks/exports.py RUN... --joined
 
-Each run is exported by `occamax export`'s own function, which measures what it wrote, on one core for ONNX.
-`--joined` says what of it is not due to pruning: how much faster the dense network is with its convolutions and mean
-poolings as one.
+Each run is exported as `occamax export` does it, which measures what it wrote, on one core for ONNX. `--joined` says
+what of it is not due to pruning: how much faster the dense network is in the form that our files have, with what can be
+packed and joined as one.
 """
 
 import argparse
@@ -15,15 +15,17 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import trials
 
-from occamax.experiment import RunFolder, restore
-from occamax.export import export
-from occamax.export.convert import to_chain
-from occamax.export.exporting import describe_run, latencies
-from occamax.export.onnx_file import write_onnx
+import occamax as ox
+from occamax.evaluation.predictive import Believed
+from occamax.export.card import Card
+from occamax.export.exporting import Exportable, arrays_of, trace, write
+from occamax.export.measuring import latencies
 from occamax.export.predictor import FORMATS, open_export
+from occamax.fitting import Fit
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--formats", nargs="+", default=["onnx"], choices=FORMATS)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--joined", action="store_true", help="only what joined poolings are worth to a dense network")
+    parser.add_argument("--joined", action="store_true", help="only what our form is worth to a dense network")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
@@ -39,60 +41,69 @@ def main() -> None:
         print(table(trials.lines_of(options.table)))
         return
     for run in options.runs:
+        fitted = ox.load(run)
         if options.joined:
-            print(f"{run}: {joined(run, options.data_dir):.2f} × as fast with joined poolings, dense, batch 128")
+            print(f"{run}: {joined(fitted, options.data_dir):.2f} × as fast in our form, dense, batch 128")
             continue
         for form in options.formats:
-            line = measure(run, form, options.data_dir)
+            line = measure(fitted, form, options.data_dir)
             print(json.dumps(line), flush=True)
             if options.out is not None:
                 with open(options.out, "a") as file:
                     file.write(json.dumps(line) + "\n")
 
 
-def measure(run: Path, form: str, data_dir: Path | None) -> dict:
-    folder = RunFolder.open(run)
-    summary = folder.read_json("summary.json")
+def measure(fitted: Fit, form: str, data_dir: Path | None) -> dict:
     with tempfile.TemporaryDirectory() as place:
         began = time.perf_counter()
-        found = export(run, form, Path(place) / f"file.{form}", data_dir)
+        found = fitted.export(Path(place) / f"file.{form}", data_dir=data_dir)
         seconds = time.perf_counter() - began
+    config = {name: value for name, value in fitted.config.as_dict().items() if name != "layout"}
     return {
-        "config": folder.config().as_dict(),
+        "config": config,
         "format": form,
         "seconds": round(seconds, 1),
-        "run": {name: summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")},
+        "run": {name: fitted.summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")},
         **asdict(found),
     }
 
 
-def joined(run: Path, data_dir: Path | None) -> float:
+def joined(fitted: Fit, data_dir: Path | None) -> float:
     """How many times as fast the dense network is in the form that exports have."""
-    folder = RunFolder.open(run)
-    experiment, state = restore(folder, data_dir)
-    chain, card = to_chain(experiment.model.bind(state.posterior.point, state.mask)), describe_run(folder, experiment)
+    believed = Believed(fitted.state.posterior, fitted.state.mask, fitted.state.buffers)
+    inputs, _ = fitted.test_set(data_dir=data_dir)
+    card = Card.of(fitted.config.as_dict(), {})
+    source = Exportable(fitted.model, believed, fitted.example, card)
+    dense = trace(source).bind(arrays_of(fitted.model, believed.posterior.point, believed.mask))
     with tempfile.TemporaryDirectory() as place:
         files = [Path(place) / "usual.onnx", Path(place) / "joined.onnx"]
-        for file, is_joined in zip(files, (False, True), strict=True):
-            file.write_bytes(write_onnx(chain, card, sparse=False, joined=is_joined))
+        for file, as_usual in zip(files, (True, False), strict=True):
+            write(file, dense, card, as_usual=as_usual)
         usual, ours = (open_export(file, threads=1)[0] for file in files)
-    before, after = latencies(usual, ours, experiment.dataset.test.inputs[:128], seconds=5)
+    before, after = latencies(usual, ours, inputs[:128], seconds=5)
     return before / after
+
+
+def _price(config: dict[str, Any]) -> float | None:
+    """What a unit must earn; 0.1 kept it in another place."""
+    reduction = config.get("settings", {}).get("method", {}).get("reduction") or {}
+    return reduction.get("unit_price", config.get("unit_price"))
 
 
 def table(lines: list[dict]) -> str:
     """The run's figures are of 100 draws; the file is the network at the posterior mean."""
     rows = []
     for line in lines:
-        config, run, price = line["config"], line["run"], line["config"]["unit_price"]
+        config, run, price = line["config"], line["run"], _price(line["config"])
+        accuracy = line["test_accuracy"] if "test_accuracy" in line else line["figures"]["accuracy"]
         ratios = [before / after for before, after in (line["bytes"], *line["milliseconds"].values())]
         rows.append(
             [
                 f"{config['network']}, {config['data']}",
                 config["method"] + (f" --unit-price {price:g}" if price is not None else ""),
-                f"{config['epochs']} × {config['steps']}",
+                f"{config['epochs']} × {config.get('steps_per_epoch', config.get('steps'))}",
                 " / ".join(trials.short(run[name]) for name in ("accuracy", "nll", "ece", "sparsity")),
-                trials.short(line["test_accuracy"]),
+                trials.short(accuracy),
                 line["format"],
                 f"{line['bytes'][1]:,}",
                 *(f"{ratio:.1f} ×" for ratio in ratios),

@@ -2,9 +2,10 @@
 
     python benchmarks/fuzz.py [--count 5000] [--seed 0]
 
-Takes a small run with its exports, toy data sets and some images, and damages one file at a time: flipped bits, cut
-ends, foreign content, edited headers, bombs. It counts what was refused, what was still right, and what was read though
-it may have changed (pictures and a run's own figures have no digest). Wrong answers, errors that are not ours and what
+Takes a small run with its exports, toy data sets, a user's own table, arrays and class folders, and some images, and
+damages one file at a time: flipped bits, cut ends, foreign content, edited headers, bombs. It counts what was refused,
+what was still right, and what was read though it may have changed (pictures, a user's own data and a run's own figures
+have no digest). Wrong answers, errors that are not ours and what
 took over ten seconds are printed with the number to repeat them by; it exits with 1 if there were any.
 """
 
@@ -23,7 +24,7 @@ import traceback
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,19 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from occamax.cli import app
-from occamax.data import Dataset
+from occamax.data import Dataset, load_data, open_data
 from occamax.data._sources import CifarSource, IdxSource
 from occamax.errors import OccamaxError
-from occamax.experiment import Config, Experiment, RunFolder, train
-from occamax.experiment.program import Program
-from occamax.export import export
 from occamax.export.images import read_images
 from occamax.export.predictor import open_export, open_posterior
+from occamax.fitting import Fit, fit, load
+from occamax.methods import PaperBMR
+from occamax.networks import NETWORKS
 from occamax.report import read_groups
 
 SLOW = 10.0  # seconds
 FINE = ("refused", "right", "read")
-UNCHECKED = "read"  # what has no digest, pictures and a run's own figures, may be changed and still be read
+UNCHECKED = "read"  # what has no digest (pictures, a user's data, a run's own figures) may be changed and still be read
 
 
 @dataclass
@@ -59,21 +60,18 @@ class Ground:
 def prepare(folder: Path) -> Ground:
     rng = np.random.default_rng(0)
     run = folder / "run"
-    config = Config("fashion_mini", "lenet-300-100", "bmr-paper", epochs=2, steps=2, batch=8, samples=1)
-    experiment = Experiment.of(config)
-    with contextlib.redirect_stdout(io.StringIO()):
-        train(experiment, [run], [0], overwrite=True)
-    for form in ("onnx", "safetensors", "npz"):
-        export(run, form, run / f"x.{form}", with_posterior=form != "onnx")
-    like = Program(experiment.model, experiment.method, config.budget).start()
-    pixels = experiment.dataset.test.inputs[:2]
-    card = open_export(run / "x.npz")[1]
+    trained = _trained(run)
+    for form in ("onnx", "safetensors"):
+        trained.export(run / f"x.{form}", posterior=form == "safetensors")
+    pixels = trained.test_set()[0][:2]
+    card = open_export(run / "x.safetensors")[1]
     idx, cifar = _toy_sets(folder, rng)
     images = folder / "images"
     images.mkdir(exist_ok=True)
     for name in ("a.png", "a.jpg", "a.bmp"):
         Image.fromarray(pixels[0, 0]).save(images / name)
     np.savez_compressed(images / "a.npz", images=pixels)
+    _own_data(folder, pixels, rng)
 
     def exported(name: str) -> Callable[[Path], Any]:
         return lambda place: open_export(place / name)[0](pixels).round(4).tolist()
@@ -92,20 +90,25 @@ def prepare(folder: Path) -> Ground:
 
     def state(place: Path) -> Any:
         with contextlib.redirect_stderr(io.StringIO()):
-            found = RunFolder(place).load_state(like)
-        return np.asarray(found.state.posterior.point)[:5].tolist()
+            return np.asarray(load(place).state.posterior.point)[:5].tolist()
+
+    def settings(place: Path) -> Any:
+        return UNCHECKED if [group.curve("accuracy") for group in read_groups([place])] and load(place) else None
 
     def groups(place: Path) -> Any:
         return UNCHECKED if [group.curve("accuracy") for group in read_groups([place])] else None
 
+    def opened(name: str, **options: Any) -> Callable[[Path], Any]:
+        # nor has a user's own data: what is read is of the right kind
+        return lambda place: UNCHECKED if arrays(open_data(place / name, **options)) else None
+
     readers: dict[str, tuple[Path, Callable[[Path], Any]]] = {
         "checkpoint": (run / "checkpoint.safetensors", state),
-        "config": (run / "config.json", groups),
+        "config": (run / "config.json", settings),
         "metrics": (run / "metrics.jsonl", groups),
         "summary": (run / "summary.json", groups),
         "onnx": (run / "x.onnx", exported("x.onnx")),
         "safetensors": (run / "x.safetensors", exported("x.safetensors")),
-        "npz": (run / "x.npz", exported("x.npz")),
         "posterior": (run / "x.safetensors", drawn("x.safetensors")),
         "png": (images / "a.png", seen("a.png")),
         "jpg": (images / "a.jpg", seen("a.jpg")),
@@ -114,8 +117,42 @@ def prepare(folder: Path) -> Ground:
         "idx images": (folder / "idx" / idx.files[0], lambda place: arrays(idx.read(place))),
         "idx labels": (folder / "idx" / idx.files[1], lambda place: arrays(idx.read(place))),
         "cifar": (folder / "cifar" / cifar.files[0], lambda place: arrays(cifar.read(place))),
+        "table": (folder / "table" / "t.csv", opened("t.csv", target="kind")),
+        "arrays": (folder / "arrays" / "t.npz", opened("t.npz")),
+        "image of a class": (folder / "classes" / "0-0.png", lambda place: _class_folder(place)),
     }
     return Ground(folder, readers, {kind: read(path.parent) for kind, (path, read) in readers.items()})
+
+
+def _trained(run: Path) -> Fit:
+    """A small run. Its network is one of ours, so that it can be loaded from its folder alone."""
+    dataset = load_data("fashion_mini").first(200)
+    dataset = replace(dataset, test=dataset.test.rows(slice(50)))
+    options: dict[str, Any] = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "num_samples": 1}
+    network = NETWORKS["lenet-300-100"]
+    return fit(network, dataset, PaperBMR(), out=run, overwrite=run.exists(), progress=False, **options)
+
+
+def _own_data(folder: Path, pixels: np.ndarray, rng: np.random.Generator) -> None:
+    """A table, an archive of arrays, and images in class folders, as a user may have them."""
+    for name in ("table", "arrays", "classes"):
+        (folder / name).mkdir(exist_ok=True)
+    lines = [f"{a:.3f},{b:.3f},{'xy'[int(a > b)]}" for a, b in rng.normal(size=(30, 2))]
+    (folder / "table" / "t.csv").write_text("\n".join(["first,second,kind", *lines, ""]))
+    x = rng.integers(0, 256, (20, 1, 6, 6)).astype(np.uint8)
+    np.savez_compressed(folder / "arrays" / "t.npz", x=x, y=np.arange(20) % 2)
+    for number in range(8):
+        Image.fromarray(x[number, 0]).save(folder / "classes" / f"{number % 2}-{number // 2}.png")
+
+
+def _class_folder(place: Path) -> Any:
+    """Flat here, so that one file is damaged as the others are; class folders while it is read."""
+    with tempfile.TemporaryDirectory() as name:
+        for file in place.iterdir():
+            (Path(name) / file.name[0]).mkdir(exist_ok=True)
+            shutil.copy(file, Path(name) / file.name[0] / file.name)
+        found = open_data(name, test_share=0.25)
+        return UNCHECKED if found.train.inputs.size else None
 
 
 def _toy_sets(folder: Path, rng: np.random.Generator) -> tuple[IdxSource, CifarSource]:
@@ -229,6 +266,11 @@ def words(rng: random.Random) -> list[str]:
             ["train", "fashion_mini", "mlp", "bmr", "--epochs", rng.choice(["0", "-3", "x", ""])],
             ["train", "fashion_mini", "mlp", "bmr", "--sparsity", rng.choice(["-1", "2", "nan", "x"])],
             ["train", "fashion_mini", "mlp", "bmr", "--unit-price", rng.choice(["-1", "nan", "x"])],
+            ["train", "fashion_mini", "mlp", "bmr", "--set", rng.choice(["", "=", "a=1", "prior=", "prior.gain=x", s()])],
+            ["train", "fashion_mini", "mlp", "bmr", "--augment", rng.choice(["crop=-1", "crop=0", "blur", ":", "a:b", s()])],
+            ["train", "fashion_mini", "mlp", "bmr", "--precision", rng.choice(["float99", "int8", "", s()])],
+            ["train", "fashion_mini", rng.choice([":", "os:", ":x", "os:sep", "os:getcwd", "json:dumps", "a.b:c"]), "bmr"],
+            ["train", rng.choice(["a.csv", "a.npz", "./fashion_mini", ".", "/dev/null"]), "mlp", "bmr", "--target", s()],
             ["train", "mnist", "mlp", "bmr", "--data-dir", "/nowhere/at/all"],
             ["evaluate", s()],
             ["report", s(), s()],
@@ -255,7 +297,7 @@ def one_case(ground: Ground, number: int, place: Path) -> tuple[str, str]:
         error = result.exception
         return kind, "refused" if isinstance(error, OccamaxError | SystemExit) else _strange(error, "it was accepted")
     if kind == "bomb":
-        target = rng.choice(["images", "npz"])
+        target = rng.choice(["images", "arrays"])
         path, read = ground.readers[target]
         content = bomb(rng)
     else:

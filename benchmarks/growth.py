@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import contenders
 import jax
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -20,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import occamax as ox
-from occamax.experiment.folder import environment
-from occamax.experiment.program import Program, on_device
+from occamax.experiment.environment import environment
 
 WIDTHS = {0.1e6: 104, 1e6: 680, 10e6: 2790, 100e6: 9612}
 BATCHES = (32, 128, 512, 2048)
@@ -49,19 +49,19 @@ def measure(dataset: ox.Dataset, width: int, batch: int, steps: int) -> dict[str
     row: dict[str, Any] = {"batch": batch}
     for name, method in (("map", ox.MAP()), ("bmr", ox.PaperBMR())):
         network = ox.MLP(dataset.shape, dataset.classes, (width, width), key=jax.random.key(0))
-        model = ox.Model(network, method.prior, preprocess=dataset.standardise())
-        program = Program(model, method, ox.Budget(5, steps, batch))
-        state, data = program.start(), on_device(dataset.train)
-        compiled: Any = program.train.lower(state, data).compile()
+        program = contenders.program_of(dataset, network, method, steps, batch=batch)
+        state, data = program.start(), contenders.on_device(dataset.train)
+        train: Any = program.train_chunk[steps]
+        compiled = train.lower(state, data).compile()
         memory = compiled.memory_analysis()
-        laps = []
+        times = []
         for _ in range(4):
             began = time.perf_counter()
             state, info = compiled(state, data)
             jax.block_until_ready(info)
-            laps.append(time.perf_counter() - began)
-        row["weights"] = model.layout.size
-        row[f"{name}_ms"] = 1e3 * float(np.median(laps[1:])) / steps
+            times.append(time.perf_counter() - began)
+        row["weights"] = program.model.layout.size
+        row[f"{name}_ms"] = 1e3 * float(np.median(times[1:])) / steps
         row[f"{name}_mb"] = 1e-6 * (memory.temp_size_in_bytes + memory.argument_size_in_bytes)
     return row
 

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from occamax.data import load_data
-from occamax.experiment.folder import environment
-from occamax.experiment.program import on_device
+from occamax.experiment.environment import environment
+from occamax.experiment.program import of_seed
 from occamax.inference.estimators import Flipout, LocalReparameterisation
 from occamax.inference.posteriors import Point
 
@@ -116,20 +116,20 @@ def time_network(
     if "authors" in options.peers:
         field += filter(None, [contenders.authors_svi(dataset, network, steps)])
     rows = {c.name: describe(c, dataset, ceilings, options.details) for c in field}
-    laps: dict[str, list[float]] = {c.name: [] for c in field}
+    times: dict[str, list[float]] = {c.name: [] for c in field}
     for _ in range(options.rounds):  # interleaved, so that a busy machine slows all alike
         for contender in field:
             began = time.perf_counter()
             contender.carry = jax.block_until_ready(contender.loop(contender.carry))
-            laps[contender.name].append((time.perf_counter() - began) / contender.steps / contender.seeds)
-    base = np.median(laps["map"])
+            times[contender.name].append((time.perf_counter() - began) / contender.steps / contender.seeds)
+    base = np.median(times["map"])
     for contender in field:
-        row, lap = rows[contender.name], float(np.median(laps[contender.name]))
-        row.update(ms_per_step=1e3 * lap, ratio_to_map=lap / base, spread=float(np.ptp(laps[contender.name]) / lap))
+        row, pace = rows[contender.name], float(np.median(times[contender.name]))
+        row.update(ms_per_step=1e3 * pace, ratio_to_map=pace / base, spread=float(np.ptp(times[contender.name]) / pace))
         if contender.program is not None and options.details:
             extra = 1e-3 * (row["reduction_ms"] or 0.0) + row["evaluation_s"]
-            row["epoch_s"] = EPOCH_STEPS * lap + extra / contender.seeds
-            row["times_floor"] = 1e3 * lap / row["floor_ms"]
+            row["epoch_s"] = EPOCH_STEPS * pace + extra / contender.seeds
+            row["times_floor"] = 1e3 * pace / row["floor_ms"]
     if "authors" in options.peers and options.details:
         add_authors_epoch(dataset, network, rows, options)
     return list(rows.values())
@@ -152,9 +152,10 @@ def describe(contender: contenders.Contender, dataset, ceilings: dict[str, float
     program = contender.program
     if program is None or not details:
         return row
-    state, data = contender.carry, on_device(dataset.train)
-    test = on_device(dataset.test)
-    compiled = program.train.lower(state, data).compile()
+    state, data = contender.carry, contenders.on_device(dataset.train)
+    test = contenders.on_device(dataset.test)
+    compiled: Any = program.train_chunk[program.chunks[0]]
+    compiled = compiled.lower(state, data).compile()
     memory = compiled.memory_analysis()
     row["memory_mb"] = 1e-6 * (memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes)
     row["kernels"] = kernels_per_step(compiled.as_text())
@@ -162,7 +163,7 @@ def describe(contender: contenders.Contender, dataset, ceilings: dict[str, float
     row["reduction_ms"] = None
     if program.method.reduction is not None:
         copies = iter([jax.tree.map(jnp.copy, state) for _ in range(4)])  # each call takes its state over
-        row["reduction_ms"] = 1e3 * best(lambda: program.reduce(next(copies), jnp.float32(0.5), len(data[0])), 3)
+        row["reduction_ms"] = 1e3 * best(lambda: program.reduce(next(copies), jnp.float32(0.5)), 3)
     row["floor_ms"] = floor_ms(contender, data, ceilings)
     return row
 
@@ -184,9 +185,9 @@ def floor_ms(contender: contenders.Contender, data, ceilings: dict[str, float]) 
     program = contender.program
     assert program is not None
     model = program.model
-    vectors = 1 if isinstance(program.of_seed(contender.carry, 0).posterior, Point) else 2
+    state = of_seed(contender.carry, 0)
+    vectors = 1 if isinstance(state.posterior, Point) else 2
     moved = 4 * 2 * 3 * vectors * model.latent_count + contenders.BATCH * data[0][0].nbytes
-    state = program.of_seed(contender.carry, 0)
     forward = jax.jit(lambda s, x: model.outputs(model.bind(s.posterior.point, s.mask), x))
     cost: Any = forward.lower(state, data[0][: contenders.BATCH]).compile().cost_analysis()
     operations = 3 * cost["flops"]

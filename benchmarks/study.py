@@ -13,10 +13,12 @@ import trials
 
 from occamax.inference.calibration import Calibration
 from occamax.inference.estimators import Flipout, LocalReparameterisation
+from occamax.inference.initializers import Uniform, VarianceScaled
 from occamax.inference.optimizers import NaturalGradient
+from occamax.inference.posteriors import MeanField
 from occamax.inference.priors import FanInPrior, FlatPrior
 from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.methods import BMR, MAP, Flat, Tiered, Method, PaperBMR, Uniform, VarianceScaled
+from occamax.methods import BMR, MAP, Flat, Method, PaperBMR, Tiered
 from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
 
 AFFORDABLE = Affordable(0.6, 0.75)
@@ -37,7 +39,7 @@ def steps() -> dict[str, Method]:
     method: Method = PaperBMR()
     found: dict[str, Method] = {"bmr-paper": method}
     for name, change in {
-        "+ scaled means": {"first_means": VarianceScaled()},
+        "+ scaled means": {"init": VarianceScaled()},
         "+ cosine rate": {"learning_rate": Cosine(1e-2)},
         "+ gains centred on one": {"prior": FlatPrior(gain_center=1.0)},
         "+ affordable divergence": {"kl_weight": AFFORDABLE},
@@ -46,7 +48,7 @@ def steps() -> dict[str, Method]:
         "+ the true evidence, rising": {"evidence": RISING, "schedule": Between(0.1, 0.8)},
         "+ a pace": {"least_left": PACE},
         "+ a guard": {"tolerance": 0.05},
-        "bmr": {"calibration": Calibration()},
+        "bmr": {"calibration": Calibration(), "name": "bmr", "target_rate_factor": 2.0},
     }.items():
         method = found[name] = changed(method, **change)
     assert all(getattr(method, field.name) == getattr(BMR(), field.name) for field in fields(Method))
@@ -67,7 +69,7 @@ VARIANTS: dict[str, Method] = {
     **{
         f"bmr, {name}": changed(BMR(), **change)
         for name, change in {
-            "uniform means": {"first_means": Uniform()},
+            "uniform means": {"init": Uniform()},
             "flat prior": {"prior": FlatPrior(gain_center=1.0)},
             "wider prior": {"prior": FanInPrior(gain=4.0)},
             "divergence up to 1": {"kl_weight": Affordable(1.0, 0.75)},
@@ -99,7 +101,7 @@ VARIANTS: dict[str, Method] = {
             "rate 5e-3": {"learning_rate": Cosine(5e-3)},
             "rate 2e-2": {"learning_rate": Cosine(2e-2)},
             "constant rate": {"learning_rate": Constant(1e-2)},
-            "first std .01": {"first_std": 0.01},
+            "first std .01": {"posterior": MeanField(init_std=0.01)},
             "natural gradients, rate 3e-2": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.03)},
             "natural gradients, rate 1e-1": {"optimizer": NaturalGradient(), "learning_rate": Cosine(0.1)},
             "flipout": {"estimator": Flipout()},

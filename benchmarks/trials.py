@@ -3,6 +3,7 @@ and keep a line of JSON for each trial, so that a study that was cut off goes on
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import occamax as ox
-from occamax.experiment.config import NETWORKS, PRECISIONS
-from occamax.experiment.loop import epochs as run_epochs
-from occamax.experiment.loop import sparsity
-from occamax.experiment.program import Program, on_device
+from occamax.experiment.environment import environment
+from occamax.experiment.loop import Epoch
+from occamax.experiment.sizes import sparsity
+from occamax.inference.initializers import VarianceScaled
 from occamax.inference.priors import FanInPrior
 from occamax.inference.schedules import Cosine
-from occamax.methods import MAP, Method, VarianceScaled
+from occamax.methods import MAP, Method
 
 CURVE = ("accuracy", "nll", "sparsity", "kl_weight", "fit", "held_out_nll")
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
@@ -25,7 +26,7 @@ FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 def plain(rate: float = 5e-3, **changes) -> Method:
     """Plain training with the options of the recipe that apply to it."""
-    return MAP(**{"first_means": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanInPrior(), **changes})
+    return MAP(**{"init": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanInPrior(), **changes})
 
 
 @dataclass(frozen=True)
@@ -81,31 +82,31 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         dataset = dataset.hold_out(min(10_000, len(dataset.train) // 5))
     if trial.images is not None:
         dataset = dataset.first(min(trial.images, len(dataset.train)))
-    method = trial.method
-    model = NETWORKS[trial.network].model(dataset, method, PRECISIONS[options.precision])
-    program = Program(
-        model,
-        method,
-        ox.Budget(options.epochs, options.steps, 128),
-        tuple(range(options.first_seed, options.first_seed + options.seeds)),
-    )
+    curve, undone = [], []
+
+    def watch(epoch: Epoch) -> None:
+        undone.append(sum(epoch.undone))
+        lines = epoch.metrics
+        curve.append([round(float(np.mean([m[k] for m in lines])), 4) for k in CURVE if k in lines[0]])
+
     began = time.perf_counter()
-    last, curve, undone = None, [], 0
-    for epoch in run_epochs(
-        program, program.start(), on_device(dataset.train), on_device(dataset.test), 0, options.samples, 2
-    ):
-        last = epoch
-        undone += sum(epoch.undone)
-        curve.append([round(float(np.mean([m[k] for m in epoch.metrics])), 4) for k in CURVE if k in epoch.metrics[0]])
-    assert last is not None
-    masks = np.atleast_2d(np.asarray(last.state.mask))
+    fits = ox.fit(
+        ox.network_named(trial.network), dataset, trial.method, epochs=options.epochs, steps_per_epoch=options.steps,
+        seeds=list(range(options.first_seed, options.first_seed + options.seeds)), num_samples=options.samples,
+        curve_samples=2, compute_dtype=options.precision, on_epoch=watch,
+    )  # fmt: skip
+    each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in FIGURES}
+    masks = [np.asarray(fitted.state.mask) for fitted in fits]
     return {
-        **{k: round(float(np.mean([m[k] for m in last.metrics])), 4) for k in FIGURES},
-        "each": {k: [round(m[k], 4) for m in last.metrics] for k in FIGURES},
+        **{k: round(float(np.mean([fitted.history[-1][k] for fitted in fits])), 4) for k in FIGURES},
+        "each": each,
         "sparsity_of_all": round(float(np.mean([sparsity(mask, mask.size) for mask in masks])), 5),
-        "undone": undone,
+        "undone": sum(undone),
         "curve": curve[:: max(1, len(curve) // 10)],
         "seconds": round(time.perf_counter() - began),
+        "settings": trial.method.as_data(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **environment(),
     }
 
 

@@ -1,6 +1,7 @@
 """The shape of the code: stages in order without cycles, short functions, declared imports, light readers."""
 
 import ast
+import json
 import subprocess
 import sys
 import tomllib
@@ -132,11 +133,7 @@ def functions():
 
 
 def length(node):
-    """Lines of a function, its docstring left out."""
-    first = node.body[0]
-    is_docstring = isinstance(first, ast.Expr) and isinstance(getattr(first, "value", None), ast.Constant)
-    documented = first.end_lineno - first.lineno + 1 if is_docstring else 0
-    return node.end_lineno - node.lineno + 1 - documented
+    return node.end_lineno - node.lineno + 1
 
 
 def arguments(node):
@@ -200,8 +197,6 @@ for name in light:
     found[name] = [heavy for heavy in ("jax", "equinox", "optax", "scipy", "occamax.fitting") if heavy in sys.modules]
 print(json.dumps(found))
 """
-    import json
-
     light = ["occamax", "occamax.cli", "occamax.storage", "occamax.data", "occamax.experiment.folder",
              "occamax.experiment.config", "occamax.report", "occamax.export.predictor", "occamax.export.images",
              "occamax.export.show"]  # fmt: skip

@@ -91,7 +91,7 @@ def _augmentation(word: str) -> Any:
         module, _, function = name.partition(":")
         try:
             return getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, ValueError) as error:  # no module at all is a ValueError
             raise ArgumentError(f"--augment: {word!r} cannot be found ({error})") from error
     if name == "crop" and (not value or value.isdecimal()):
         return RandomCrop(int(value)) if value else RandomCrop()

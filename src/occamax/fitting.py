@@ -3,7 +3,8 @@
 The command line, the benchmarks and the reproduction are callers of this file.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -310,27 +311,40 @@ def load(  # what a run was made of may each be given again
     """
     folder = RunFolder.open(Path(path))
     config = folder.config()
-    kinds = all_kinds()
-    settings = config.settings
-    chosen: Method = from_data(settings["method"], kinds, "method") if method is None else method
-    likelihood = from_data(settings["likelihood"], kinds, "likelihood") if likelihood is None else likelihood
-    prepare = from_data(settings["preprocess"], kinds, "preprocess") if preprocess is None else preprocess
-    example = _example(config)
-    module = _network(network, config, chosen)
+    with _undamaged(folder):
+        kinds, stored = all_kinds(), config.settings
+        chosen: Method = from_data(stored["method"], kinds, "method") if method is None else method
+        likelihood = from_data(stored["likelihood"], kinds, "likelihood") if likelihood is None else likelihood
+        prepare = from_data(stored["preprocess"], kinds, "preprocess") if preprocess is None else preprocess
+        facts, example, outputs = _facts(config, prepare), _example(config), _outputs(config)
+        fixed, source = tuple(stored["fixed"]), config.origin["network"].items()
+    module = _network(network, dict(source), chosen, example.shape, outputs)
     convert = jnp.asarray if prepare is None else prepare
-    dtype = jnp.dtype(config.compute_dtype)
-    model = Model(module, example, chosen.prior, likelihood, tuple(settings["fixed"]), convert, dtype)
+    model = Model(module, example, chosen.prior, likelihood, fixed, convert, jnp.dtype(config.compute_dtype))
     _refuse_other_layout(model, config, folder.path)
     state = _state(model, chosen, config, folder, checkpoint)
-    known = config.origin["data"]
-    names = {name: None if known[name] is None else tuple(known[name]) for name in NAMES}
-    facts = Facts(config.data, **names, origin=known["from"], preprocess=prepare)
     is_finished = (folder.path / "summary.json").is_file()
     summary = folder.read_json("summary.json") if is_finished else {}
     return Fit(model, chosen, state, config, facts, folder.metrics(), summary, None, folder.path)
 
 
+@contextmanager
+def _undamaged(folder: RunFolder) -> Iterator[None]:
+    """What cannot be made of a configuration is said of its file."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        where = folder.path / "config.json"
+        raise RunError(f"{where}: is damaged, or of another version ({type(error).__name__}: {error})") from error
+
+
 NAMES = ("class_names", "target_names", "feature_names")
+
+
+def _facts(config: Config, preprocess: Any) -> Facts:
+    known = config.origin["data"]
+    names = {name: None if known[name] is None else tuple(known[name]) for name in NAMES}
+    return Facts(config.data, **names, origin=known["from"], preprocess=preprocess)
 
 
 def _example(config: Config) -> jax.ShapeDtypeStruct:
@@ -338,23 +352,22 @@ def _example(config: Config) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(known["shape"]), np.dtype(known["dtype"]))
 
 
-def _network(given: Any, config: Config, method: Method) -> Any:
+def _outputs(config: Config) -> int:
+    """How many a network of the run has."""
+    known, last = config.origin["data"]["class_names"], config.layout[-1]
+    return int(np.prod([last["weight_shape"][axis] for axis in last["output_axes"]])) if known is None else len(known)
+
+
+def _network(given: Any, stored: dict[str, str], method: Method, shape: tuple[int, ...], outputs: int) -> Any:
     """The network that was passed in, else the one that the run knows how to build."""
-    source = network_from(config.origin["network"]) if given is None else given
+    source = network_from(stored) if given is None else given
     if source is None:
-        kind = config.origin["network"].get("class", "a network")
+        kind = stored.get("class", "a network")
         raise RunError(f"network: this run is of a network of your own ({kind}); pass it: ox.load(path, network)")
     if not isinstance(source, NetworkSource):
         return source
-    outputs = config.layout[-1]["weight_shape"]
-    known = config.origin["data"]["class_names"]
-    count = (
-        len(known) if known is not None else int(np.prod([outputs[axis] for axis in config.layout[-1]["output_axes"]]))
-    )
-    shape = tuple(config.origin["example"]["shape"])
-    is_ours = "name" in source.as_data()
-    build = source.template if is_ours else source.network
-    return build(shape, count, method.dropout)
+    build = source.template if "name" in source.as_data() else source.network
+    return build(shape, outputs, method.dropout)
 
 
 def _refuse_other_layout(model: Model, config: Config, path: Path) -> None:

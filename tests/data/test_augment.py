@@ -118,7 +118,7 @@ def test_an_augmentation_that_changes_an_example_is_named(augment, says):
         check_augmentation(augment, np.zeros((3, 4, 4), np.uint8))
 
 
-def test_images_are_asked_for_where_images_are_meant():
+def test_images_are_asked_for_where_images_are_meant(unchecked):
     for augment in (RandomCrop(), HorizontalFlip()):
         with pytest.raises(ArgumentError, match=r"images \(channels, height, width\)"):
             check_augmentation(augment, np.zeros(7, np.float32))

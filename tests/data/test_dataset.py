@@ -121,7 +121,7 @@ BYTES = np.zeros((10, 1, 4, 4), np.uint8)
         ((([[1], [1, 2]], [0, 1]),), {}, "is no array"),
     ],
 )
-def test_arrays_that_cannot_work_are_refused(pairs, options, says):
+def test_arrays_that_cannot_work_are_refused(pairs, options, says, unchecked):
     with pytest.raises(ArgumentError, match=says):
         dataset_of(*pairs, **options)
 

@@ -123,7 +123,7 @@ def test_grey_stays_grey_and_mixed_becomes_colour(tmp_path):
     assert np.array_equal(grey[:, 0], grey[:, 2])
 
 
-def test_sizes_must_agree_or_be_given(root):
+def test_sizes_must_agree_or_be_given(root, unchecked):
     write_image(root / "cat" / "large.jpg", size=(8, 12))
     with pytest.raises(DataError, match=r"large.jpg: 8 × 12 pixels, but .*0.png has 4 × 6.*size=\(4, 6\)"):
         open_data(root)
@@ -230,7 +230,7 @@ def test_a_folder_is_opened_again_and_changes_are_said(root, tmp_path):
         reopen(origin, moved.parent)
 
 
-def test_paths_that_lead_nowhere_are_said(tmp_path):
+def test_paths_that_lead_nowhere_are_said(tmp_path, unchecked):
     with pytest.raises(DataError, match=r"no\.csv: no such file"):
         load_data("no.csv")
     with pytest.raises(DataError, match="no such file"):

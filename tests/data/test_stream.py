@@ -36,8 +36,8 @@ def test_examples_are_taken_by_number(folder):
 @pytest.mark.parametrize("longest", [100, 4])
 def test_a_stream_trains_as_memory_does(folder, longest, monkeypatch):
     path, x, y = folder
-    monkeypatch.setattr(program_module, "LONGEST_LAP", longest)
-    how = {"epochs": 4, "steps": 10, "batch": 16, "samples": 2, "test": (x, y)}
+    monkeypatch.setattr(program_module, "LONGEST_CHUNK", longest)
+    how = {"epochs": 3, "steps_per_epoch": 10, "batch_size": 16, "num_samples": 2, "test": (x, y)}
     memory = ox.fit(Tiny(), (x, y), ox.BMR(), **how)
     streamed = ox.fit(Tiny(), open_arrays(path), ox.BMR(), **how)
     for ours, theirs in zip(jax.tree.leaves(streamed.state), jax.tree.leaves(memory.state), strict=True):
@@ -71,4 +71,4 @@ def test_a_stream_of_nonsense_is_refused_before_training(folder):
         (path / f"targets-{i}.npy").unlink()
     np.save(path / "targets.npy", np.full(200, 99))
     with pytest.raises(ArgumentError, match="99"):
-        ox.fit(Tiny(), open_arrays(path), ox.BMR(), epochs=1, steps=1)
+        ox.fit(Tiny(), open_arrays(path), ox.BMR(), epochs=1, steps_per_epoch=1)

@@ -10,6 +10,7 @@ from ..storage.structured import differences
 
 FORMAT = 2
 DTYPES = ("float32", "bfloat16")
+KINDS = {"data": str, "network": str, "method": str, "settings": dict, "origin": dict, "layout": list}
 # what 0.1 called them
 OLD_NAMES = {"steps": "steps_per_epoch", "batch": "batch_size", "samples": "num_samples", "precision": "compute_dtype"}
 
@@ -85,6 +86,9 @@ def _config(values: dict[str, Any], source: Path) -> Config:
             f"{source}: is no configuration of this version of occamax (unknown: {sorted(strange) or 'none'}, missing: "
             f"{sorted(missing) or 'none'})"
         )
+    for name, kind in KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise RunError(f"{source}: is damaged; its {name} is {str(values[name])[:50]!r}, no {kind.__name__}")
     return Config(**values)
 
 

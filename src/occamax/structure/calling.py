@@ -12,7 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from ..errors import ArgumentError
 
@@ -33,7 +33,12 @@ class Calling:
         return self.state_tree is not None
 
     def apply(
-        self, network: Any, buffers: Buffers, inputs: Array, keys: PRNGKeyArray | None, shared_over: str | None = None
+        self,
+        network: Any,
+        buffers: Buffers,
+        inputs: Array,
+        keys: Key[Array, "batch"] | None,
+        shared_over: str | None = None,
     ) -> tuple[Float[Array, "batch *out"], Buffers]:
         """What the network puts out for a batch. With keys, one an example, it trains: dropout is on, buffers change.
         Without it predicts, and buffers stay as they are. `shared_over` names the axis of devices that share the

@@ -57,7 +57,7 @@ class Graph:
     shapes: dict[int, Shape]
     dtypes: dict[int, str]
 
-    def bind(self, arrays: Mapping[int, np.ndarray]) -> "Graph":
+    def bind(self, arrays: Mapping[int, Any]) -> "Graph":
         """Give parameters their arrays, by leaf number. Shapes must agree; what is not named stays unbound."""
         unknown = set(arrays) - set(self.parameters.values())
         if unknown:

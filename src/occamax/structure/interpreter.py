@@ -14,7 +14,7 @@ _AXES = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", 
 
 
 def evaluate(
-    graph: Graph, inputs: Sequence[np.ndarray], parameters: Mapping[int, np.ndarray] | None = None
+    graph: Graph, inputs: Sequence[np.ndarray], parameters: Mapping[int, Any] | None = None
 ) -> list[np.ndarray]:
     """The outputs for a batch of each input; `parameters` by leaf number, where they are not bound."""
     if len(inputs) != len(graph.inputs):

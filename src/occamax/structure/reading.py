@@ -7,7 +7,7 @@ import jax
 import jax.tree_util as jtu
 from jaxtyping import Array
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, LayoutError
 from ..networks import plain_convolutions
 from .calling import Buffers, Calling
 from .graph import Graph
@@ -56,6 +56,8 @@ def read_layout(
     """Where the random weights of a network stand in one vector."""
     try:
         graph = read_graph(network, buffers, calling, example, before, allow_unknown=True)
+    except LayoutError:
+        raise
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             f"network: {type(network).__name__} does not take an example of shape {tuple(example.shape)}, type "
