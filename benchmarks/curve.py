@@ -42,12 +42,12 @@ def by_score(method: Method, score: Score) -> Method:
 
 def contenders(sparsity: float, epochs: int) -> dict[str, Method]:
     bmr = BMR().pruned_to(sparsity, epochs)
-    plain = trials.plain(learning_rate=bmr.learning_rate, reduction=bmr.reduction)
+    plain = trials.plain(learning_rate=bmr.learning_rate, reduction=by_score(bmr, Magnitude()).reduction)
     return {
         "evidence": bmr,
         "signal to noise": by_score(bmr, SignalToNoise()),
-        "magnitude": by_score(plain, Magnitude()),
-        "magnitude, no dropout": by_score(dataclasses.replace(plain, dropout=0.0), Magnitude()),
+        "magnitude": plain,
+        "magnitude, no dropout": dataclasses.replace(plain, dropout=0.0),
         "chance": by_score(bmr, Chance()),
     }
 

@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> None:
             seeds=options.seeds, curve_samples=2,
         )  # fmt: skip
         line = {
-            "data": options.data, "network": network, "method": method, "epochs": options.epochs, "steps": options.steps,
+            "data": options.data, "network": network, "method": method, "epochs": options.epochs,
+            "steps": options.steps,
             "each": {name: [round(float(own.history[-1][name]), 4) for own in fits] for name in FIGURES},
             "undone": sum(bool(item.get("undone")) for own in fits for item in own.history),
             "seconds": round(time.perf_counter() - began), "settings": fits[0].method.as_data(),
@@ -67,7 +68,8 @@ def table(path: Path) -> None:
             spread = np.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2)
             words = [f"{values.mean():.4f} ({', '.join(f'{v:.4f}' for v in values)})" for values in (old, new)]
             change = new.mean() - old.mean()
-            print(f"| {line['network']} | {line['method']} | {name} | {' | '.join(words)} | {change:+.4f} | {spread:.4f} |")
+            cells = [line["network"], line["method"], name, *words, f"{change:+.4f}", f"{spread:.4f}"]
+            print(f"| {' | '.join(cells)} |")
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ METHODS = {"map": MAP(), "plain": trials.plain(), "bmr": BMR()}
 
 def main() -> None:
     parser = trials.parser(__doc__)
+    parser.add_argument("--data", default="fashion_mnist")
     parser.add_argument("--networks", nargs="+", default=["mlp", "lenet"])
     parser.add_argument("--images", nargs="+", type=int, default=[1_000, 3_000, 10_000, 60_000])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
@@ -24,7 +25,7 @@ def main() -> None:
         print(table(trials.lines_of(options.table)))
         return
     wanted = [
-        trials.Trial("fashion_mnist", network, METHODS[method], {"method": method}, images)
+        trials.Trial(options.data, network, METHODS[method], {"method": method}, images)
         for network in options.networks
         for images in options.images
         for method in options.methods

@@ -40,4 +40,4 @@ def main(epochs: int = 8, steps: int = 100, out: str = "runs/gru") -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]))

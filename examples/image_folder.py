@@ -36,4 +36,4 @@ def main(epochs: int = 10, steps: int = 50, out: str = "runs/image_folder") -> N
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]))

@@ -46,4 +46,4 @@ def main(epochs: int = 15, steps: int = 150, out: str = "runs/regression") -> No
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]))

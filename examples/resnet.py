@@ -26,7 +26,10 @@ class Residual(eqx.Module):
             eqx.nn.Conv2d(inputs, outputs, 3, stride, padding=1, use_bias=False, key=first),
             eqx.nn.Conv2d(outputs, outputs, 3, padding=1, use_bias=False, key=second),
         )
-        self.norms = tuple(eqx.nn.BatchNorm(outputs, "batch", mode="batch") for _ in range(2))
+        self.norms = (
+            eqx.nn.BatchNorm(outputs, "batch", mode="batch"),
+            eqx.nn.BatchNorm(outputs, "batch", mode="batch"),
+        )
         self.shortcut = None if stride == 1 else eqx.nn.Conv2d(inputs, outputs, 1, stride, use_bias=False, key=third)
 
     def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
@@ -69,4 +72,4 @@ def main(epochs: int = 8, steps: int = 100, out: str = "runs/resnet") -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]))

@@ -77,4 +77,4 @@ def main(epochs: int = 12, steps: int = 200, out: str = "runs/transformer") -> N
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]))

@@ -187,7 +187,7 @@ def wrong(shape):
         (("flowers.csv", SMALL, "--target", "kind", "--test-share", "1.5"), r"1\.5"),
         (("flowers.csv", SMALL, "--fixed", "first.wieght"), r"first\.wieght"),
         (("flowers.csv", SMALL, "--augment", "blur"), "--augment: 'blur'"),
-        (("flowers.csv", SMALL, "--augment", "crop"), "images"),
+        (("flowers.csv", SMALL, "--augment", "crop"), "augment: .*RandomCrop"),
         (("flowers.csv", SMALL, "--augment", "tests.test_cli:nothing"), "cannot be found"),
         (("flowers.csv", SMALL, "--set", "learning_rate"), "it must be like learning_rate=5e-3"),
         (("flowers.csv", SMALL, "--sparsity", "1.5"), r"sparsity: 1\.5"),

@@ -1,4 +1,4 @@
-"""Run by `make wheel` with the installed wheel, outside of the source tree: what a user's first minute needs is in it."""
+"""Run by `make wheel` with the installed wheel, outside of the source tree: a user's first minute."""
 
 import subprocess
 import sys

@@ -124,13 +124,14 @@ def test_a_fit_knows_its_network_and_what_is_gone(case):
     assert jax.tree.structure(given) == jax.tree.structure(found)
     assert all(np.shape(a) == np.shape(b) for a, b in zip(*map(jax.tree.leaves, (given, found)), strict=True))
     model = fitted.model
+    inputs = jnp.asarray(inputs[:1])
     prepared = model.preprocess(inputs[0])
     if isinstance(found, tuple):
         output = eqx.nn.inference_mode(found[0])(prepared, found[1])[0]
     else:
         output = found(prepared)
     bound = model.bind(fitted.state.posterior.point, fitted.state.mask)
-    assert np.allclose(output, model.outputs(bound, inputs[:1], fitted.state.buffers)[0], atol=1e-5)
+    assert np.allclose(output, model.outputs(bound, inputs, fitted.state.buffers)[0], atol=1e-5)
     masks = fitted.masks
     assert tuple(masks) == model.layout.names
     kept = [masks[name] for name in list(masks)[:-1]]

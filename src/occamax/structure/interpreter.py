@@ -55,9 +55,10 @@ def apply(node: Node, arrays: list[np.ndarray], batch: int) -> list[np.ndarray]:
         name = node.attributes.get("primitive", node.op)
         raise ExportError(f"operation {name!r}: not in the vocabulary of graphs; write the network without it")
     attributes = {name: sized(value, batch) if name in _SIZED else value for name, value in node.attributes.items()}
-    if node.op in _AXES:
-        return [np.asarray(OPERATIONS[node.op](arrays[0], attributes["axes"]))]
-    return [np.asarray(OPERATIONS[node.op](*arrays, **attributes))]
+    with np.errstate(all="ignore"):  # infinities pass as they do in jax; BLAS also raises flags of its own accord
+        if node.op in _AXES:
+            return [np.asarray(OPERATIONS[node.op](arrays[0], attributes["axes"]))]
+        return [np.asarray(OPERATIONS[node.op](*arrays, **attributes))]
 
 
 def _scan(attributes: dict[str, Any], arrays: list[np.ndarray], batch: int) -> list[np.ndarray]:

@@ -151,13 +151,7 @@ class Layout:
 
     @staticmethod
     def from_data(lines: Sequence[dict[str, Any]]) -> "Layout":
-        tuples = ("weight_shape", "bias_shape", "output_axes")
-        return Layout(
-            tuple(
-                Block(**{k: tuple(v) if k in tuples and v is not None else v for k, v in line.items()})
-                for line in lines
-            )
-        )
+        return Layout(tuple(_block_from(line) for line in lines))
 
     def pack(self, network: Any) -> Float[Array, "weights"]:
         """The network's weights as one vector, in at least float32."""
@@ -246,6 +240,11 @@ class Layout:
         columns = np.empty(matrix.size, int)
         columns[places] = np.arange(own.columns)
         return np.concatenate([columns] + [np.full(own.rows, own.columns)] * (own.bias_shape is not None))
+
+
+def _block_from(line: dict[str, Any]) -> Block:
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in line.items()}
+    return Block(**values)
 
 
 def named_leaves(network: Any) -> tuple[list[Any], list[str]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Num
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Units:
         """How many weights a unit has; the mean, rounded, where some have more."""
         return round(sum(part.weights_each(self.count) for part in self.parts))
 
-    def totals(self, vector: Float[Array, "weights"]) -> Float[Array, "units"]:
+    def totals(self, vector: Num[Array, "weights"]) -> Num[Array, "units"]:
         """One number a weight → its sum over each unit."""
         return sum((part.totals(vector, self.count) for part in self.parts), jnp.zeros(self.count, vector.dtype))
 
