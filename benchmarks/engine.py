@@ -1,4 +1,4 @@
-"""Whether the engine still gives the figures it gave: `bmr-paper` and `bmr` on Fashion-MNIST's MLP and LeNet, three seeds
+"""Whether the engine gives the figures it gave: `bmr-paper` and `bmr` on Fashion-MNIST's MLP and LeNet, three seeds
 at once, beside what occamax 0.1 gave (results/cells, results/study/final.jsonl).
 
     python benchmarks/engine.py --data-dir DIR --out results/engine.jsonl     # about four minutes on an H200

@@ -28,7 +28,7 @@ class Reader(eqx.Module):
         return self.head(last)
 
 
-def main(epochs: int = 8, steps: int = 100, out: str = "runs/gru") -> None:
+def main(epochs: int = 8, steps: int = 100, *, out: str = "runs/gru") -> None:
     data = ox.load_data("fashion_mini")
     network = Reader(key=jax.random.key(0))
     fitted = ox.fit(network, data, epochs=epochs, steps_per_epoch=steps, num_samples=20, out=out, overwrite=True)

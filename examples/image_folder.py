@@ -23,7 +23,7 @@ def write_images(folder: Path, each: int = 150) -> None:
             Image.fromarray(image[0]).save(place / f"{number:04d}.png")
 
 
-def main(epochs: int = 10, steps: int = 50, out: str = "runs/image_folder") -> None:
+def main(epochs: int = 10, steps: int = 50, *, out: str = "runs/image_folder") -> None:
     write_images(Path(out).with_name("images"))
     data = ox.load_data(Path(out).with_name("images"), test_share=0.2)
     network = ox.MLP(data.shape, data.outputs, hidden=(100, 100), key=jax.random.key(0))

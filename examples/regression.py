@@ -30,7 +30,7 @@ def write_table(path: Path, rows: int = 4000, seed: int = 0) -> None:
             writer.writerow([value if isinstance(value, str) else f"{value:.3f}" for value in values])
 
 
-def main(epochs: int = 15, steps: int = 150, out: str = "runs/regression") -> None:
+def main(epochs: int = 15, steps: int = 150, *, out: str = "runs/regression") -> None:
     table = Path(out).with_suffix(".csv")
     write_table(table)
     data = ox.load_data(table, target="rent")

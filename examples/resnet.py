@@ -57,7 +57,7 @@ class ResNet(eqx.Module):
         return self.head(x.mean((1, 2))), state
 
 
-def main(epochs: int = 8, steps: int = 100, out: str = "runs/resnet") -> None:
+def main(epochs: int = 8, steps: int = 100, *, out: str = "runs/resnet") -> None:
     data = ox.load_data("fashion_mini")
     network = eqx.nn.make_with_state(ResNet)(key=jax.random.key(0))  # the module and its BatchNorm statistics
     augment = (ox.RandomCrop(2), ox.HorizontalFlip())

@@ -65,7 +65,7 @@ def sentences(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return tokens.astype(np.int32), ((signs * moods[tokens]).sum(1) > 0).astype(np.int32)
 
 
-def main(epochs: int = 12, steps: int = 200, out: str = "runs/transformer") -> None:
+def main(epochs: int = 12, steps: int = 200, *, out: str = "runs/transformer") -> None:
     data = ox.dataset_of(sentences(8000), sentences(2000, seed=1), class_names=("rude", "kind"), name="sentences")
     network = Transformer(key=jax.random.key(0))
     fitted = ox.fit(network, data, epochs=epochs, steps_per_epoch=steps, num_samples=20, out=out, overwrite=True)
