@@ -371,7 +371,7 @@ def quickstart(
         with _stoppable():
             fit(
                 network_named("mlp"), dataset, METHODS[method](), epochs=15, steps_per_epoch=100, num_samples=20,
-                out=paths[-1], overwrite=True, how_to_resume="occamax quickstart",
+                curve_samples=4, out=paths[-1], overwrite=True, how_to_resume="occamax quickstart",
             )  # fmt: skip
     report(paths, out / "report.html")
 
