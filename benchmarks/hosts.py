@@ -52,7 +52,9 @@ def main() -> None:
         assert not any([process.wait() for process in both])
         ends = [load_arrays(path / "checkpoint.safetensors")[0] for path in (one, two)]
         difference = max(float(np.abs(ends[0][k] - ends[1][k]).max()) for k in ("posterior.mean", "posterior.log_std"))
-        print(f"one process: {rate(one):.2f} steps/s; {options.hosts}: {rate(two):.2f}; ratio {rate(two) / rate(one):.2f}")
+        print(
+            f"one process: {rate(one):.2f} steps/s; {options.hosts}: {rate(two):.2f}; ratio {rate(two) / rate(one):.2f}"
+        )
         print(f"largest difference of the posterior: {difference:.1e}")
 
 

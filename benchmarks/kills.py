@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from occamax.storage import load_arrays
 
 HERE = Path(__file__).parent
 EPOCHS, EACH = 40, 10
-WORDS = (
-    f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split()
-    + "--augment crop=2 --augment flip".split()
-)
+WORDS = f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split() + [
+    "--augment",
+    "crop=2",
+    "--augment",
+    "flip",
+]
 
 
 def network(shape: tuple[int, ...], outputs: int, *, key: Any) -> Any:
@@ -56,9 +59,9 @@ def network(shape: tuple[int, ...], outputs: int, *, key: Any) -> Any:
     return eqx.nn.make_with_state(Normed)()
 
 
-def begin(path: Path, *more: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "occamax", *WORDS, "--out", str(path.resolve()), *more]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE)
+def begin(path: Path, *more: str, words: Sequence[str] = WORDS, where: Path = HERE) -> subprocess.Popen:
+    command = [sys.executable, "-m", "occamax", *words, "--out", str(path.resolve()), *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=where)
 
 
 def lines(path: Path) -> int:
@@ -66,11 +69,13 @@ def lines(path: Path) -> int:
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def killed(path: Path, kills: int, rng: random.Random) -> tuple[str, ...]:
+def killed(
+    path: Path, kills: int, rng: random.Random, words: Sequence[str] = WORDS, where: Path = HERE
+) -> tuple[str, ...]:
     """Trains through `kills` kills; how to go on. A resumption that fails by itself is an error."""
     resume: tuple[str, ...] = ()
     for _ in range(kills):
-        process = begin(path, *resume)
+        process = begin(path, *resume, words=words, where=where)
         # some die before their first epoch, some soon after another one
         wanted = lines(path) + rng.choice([0, 1, 1, 2])
         moment = time.perf_counter() + rng.uniform(0.2, 6.0)

@@ -109,7 +109,9 @@ def test_a_stage_imports_only_stages_before_it():
 def test_no_module_imports_one_that_imports_it():
     """Inside of a stage too, when modules are imported."""
     graph = {name: {module for module, _ in imports(name, everywhere=False)} for name in MODULES}
-    for package in (name for name in MODULES if is_package(name)):  # a package and its modules are one, seen from outside
+    for package in (
+        name for name in MODULES if is_package(name)
+    ):  # a package and its modules are one, seen from outside
         graph[package] = {module for module in graph[package] if not module.startswith(f"{package}.")}
     graph["occamax"] = set()  # loads nothing until it is asked
     done: set[str] = set()

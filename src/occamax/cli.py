@@ -212,10 +212,12 @@ def evaluate(
     if samples is not None and samples < 1:
         raise ArgumentError(f"--samples: {samples} given; it must be a whole number from 1 up")
     figures = _load(run, network, checkpoint).evaluate(num_samples=samples, data_dir=data_dir)
-    table = Table("figure", "value", title=str(run), title_justify="left", box=SIMPLE_HEAD)
+    table = Table("figure", "value", box=SIMPLE_HEAD)
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(str(run), soft_wrap=True)
+    console.print(table)
 
 
 @app.command()
@@ -392,6 +394,7 @@ def data(data_dir: DataDir = None) -> None:
 
 def main() -> None:
     """Entry point: our own errors are one line for the user, not a traceback."""
+    sys.path.append(os.getcwd())  # a user's own package.module:function; last, so that it hides nothing
     try:
         app()
     except OccamaxError as error:

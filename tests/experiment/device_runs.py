@@ -12,6 +12,7 @@ from occamax.experiment.devices import Devices, join_hosts
 
 from .small_runs import fit_normed
 
+
 def main(words):
     words, hosts = (words[: words.index("--hosts")], words[-3:]) if "--hosts" in words else (words, None)
     if hosts is not None:

@@ -55,8 +55,6 @@ def build_normed(shape, outputs, *, key):
     return eqx.nn.make_with_state(Normed)(outputs, key=key)
 
 
-
-
 def numbered(tree):
     """A module with numbers that numpy draws in place of its arrays."""
     rng = np.random.default_rng(0)
@@ -89,6 +87,14 @@ def pixels(count=150, seed=0):
 def dataset():
     images, classes = pixels()
     return ox.dataset_of((images[:120], classes[:120]), (images[120:], classes[120:]), class_names=("a", "b", "c"))
+
+
+def save_npz(path):
+    """The data set as a file, for the command line."""
+    parts = {"train": dataset().train, "test": dataset().test}
+    arrays = {f"{name}_{what}": getattr(part, what) for name, part in parts.items() for what in ("inputs", "targets")}
+    np.savez(path, **arrays)
+    return path
 
 
 AUGMENT = (ox.RandomCrop(1), ox.HorizontalFlip())

@@ -20,7 +20,7 @@ from occamax.experiment.devices import Devices, choose_devices, join_hosts
 from occamax.experiment.folder import RunFolder
 from occamax.storage import load_arrays
 
-from .small_runs import fit_normed, normed
+from .small_runs import fit_normed, normed, save_npz
 
 ROOT = Path(__file__).parents[2]
 CLOSE = 2e-5
@@ -49,11 +49,11 @@ def coordinator():
 def runs(tmp_path_factory):
     """One device here; four virtual ones with the vectors shared out, and two hosts without, in other processes."""
     out, where = tmp_path_factory.mktemp("devices"), coordinator()
-    words = ("tests.experiment.device_runs",)
-    processes = [begin(*words, out / "hosts", "all", "--hosts", where, 2, i) for i in range(2)]
+    script = "tests.experiment.device_runs"
+    processes = [begin(script, out / "hosts", "all", "--hosts", where, 2, i) for i in range(2)]
     fit_normed(out / "one")
     said = finish(*processes)
-    finish(begin(*words, out / "four", "sharded", devices=4))
+    finish(begin(script, out / "four", "sharded", devices=4))
     return out, said
 
 
@@ -105,12 +105,14 @@ def test_a_checkpoint_knows_no_devices(runs, tmp_path):
     assert np.array_equal(again.state.posterior.mean, loaded.state.posterior.mean)
 
 
-WORDS = "train fashion_mini tests.experiment.small_runs:build_small flat --epochs 400 --steps 10 --batch 32 --samples 1"
+def words(out):
+    data, network = out.parent / "pixels.npz", "tests.experiment.small_runs:build_small"
+    return f"occamax train {data} {network} map --epochs 3000 --steps 4 --batch 16 --samples 1 --out {out}".split()
 
 
 def hosts(out, *more):
-    where = ("--devices=all", f"--coordinator={coordinator()}", "--num-processes=2", "--out", out)
-    return [begin("occamax", *WORDS.split(), *where, f"--process-id={i}", *more) for i in range(2)]
+    where = ("--devices=all", f"--coordinator={coordinator()}", "--num-processes=2")
+    return [begin(*words(out), *where, f"--process-id={i}", *more) for i in range(2)]
 
 
 def wait_for(path, count, process):
@@ -121,6 +123,7 @@ def wait_for(path, count, process):
 def test_hosts_that_are_stopped_or_die(tmp_path):
     """A signal to one host stops all, and the run goes on; a host that dies ends the others, and it goes on without."""
     out, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
+    save_npz(tmp_path / "pixels.npz")
     both = hosts(out, "--shard-weights")
     wait_for(metrics, 1, both[0])
     both[1].send_signal(signal.SIGTERM)
@@ -136,7 +139,7 @@ def test_hosts_that_are_stopped_or_die(tmp_path):
     assert "another host of this run is gone" in said
     assert "--resume" in said
     done = len(RunFolder(out).metrics())
-    alone = begin("occamax", *WORDS.split(), "--out", out, "--resume")
+    alone = begin(*words(out), "--resume")
     wait_for(metrics, done + 2, alone)
     alone.kill()
     alone.communicate()

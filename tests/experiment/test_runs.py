@@ -14,7 +14,7 @@ from occamax.experiment.folder import RunFolder
 from occamax.fitting import load
 from occamax.storage import load_arrays, save_arrays
 
-from .small_runs import dataset
+from .small_runs import save_npz
 
 SMALL = ("--epochs", "3", "--steps", "4", "--batch", "16", "--samples", "2")
 NETWORK = "tests.experiment.small_runs:build_small"
@@ -31,12 +31,7 @@ def command(*words):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """The small images as a file."""
-    path = tmp_path_factory.mktemp("data") / "pixels.npz"
-    made = dataset()
-    parts = {"train": made.train, "test": made.test}
-    arrays = {f"{name}_{what}": getattr(part, what) for name, part in parts.items() for what in ("inputs", "targets")}
-    np.savez(path, **arrays)
-    return path
+    return save_npz(tmp_path_factory.mktemp("data") / "pixels.npz")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,8 @@ def finished(tmp_path_factory, data):
 def test_a_run_folder_holds_what_the_contract_says(finished, data):
     path, _ = finished
     config = json.loads((path / "config.json").read_text())
-    assert (config["data"], config["network"], config["method"], config["epochs"]) == ("pixels", NETWORK, "bmr-paper", 3)
+    names = (config["data"], config["network"], config["method"], config["epochs"])
+    assert names == ("pixels", NETWORK, "bmr-paper", 3)
     assert config["origin"]["network"] == {"function": NETWORK}
     assert config["origin"]["data"]["from"]["path"] == str(data)
     assert [block["name"] for block in config["layout"]] == ["first", "output"]
@@ -166,7 +162,7 @@ def test_a_run_is_loaded_as_what_it_was(finished, tmp_path):
     assert load(path).method.prior.base_std == 0.3
     stored["settings"]["method"]["prior"]["basic_std"] = 0.3
     (path / "config.json").write_text(json.dumps(stored))
-    with pytest.raises(ArgumentError, match="method.prior: FlatPrior: 'basic_std' is not known"):
+    with pytest.raises(ArgumentError, match=r"method\.prior: FlatPrior: 'basic_std' is not known"):
         load(path)
 
 

@@ -25,9 +25,10 @@ from occamax.experiment.signals import StopSignals
 from occamax.storage import RunLock, load_arrays
 from occamax.storage import files as files_module
 
-from .small_runs import BUDGET, CHUNK, FITS, fit_normed, fit_small, normed, small
+from .small_runs import BUDGET, CHUNK, FITS, fit_normed, fit_small, normed, save_npz, small
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 import kills
 
 
@@ -53,7 +54,7 @@ def two_seeds(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(program_module, "LONGEST_CHUNK", CHUNK)
         place = tmp_path_factory.mktemp("seeds") / "whole"
-        fit_normed(place, seeds=2)
+        fit_small(place, seeds=2)
         return place
 
 
@@ -95,8 +96,8 @@ def test_what_a_resumed_run_must_remember_is_in_its_checkpoint(whole):
 
 
 def test_seeds_stopped_together_resume_together(two_seeds, tmp_path, monkeypatch):
-    stopped(monkeypatch, 5, fit_normed, tmp_path, seeds=2, overwrite=False)
-    fit_normed(tmp_path, seeds=2, resume=True)
+    stopped(monkeypatch, 5, fit_small, tmp_path, seeds=2)
+    fit_small(tmp_path, seeds=2, resume=True)
     for seed in ("seed0", "seed1"):
         same_end(tmp_path / seed, two_seeds / seed)
 
@@ -113,10 +114,10 @@ def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(two_seed
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_state", killed)
         with pytest.raises(KeyboardInterrupt):
-            fit_normed(tmp_path, seeds=2)
+            fit_small(tmp_path, seeds=2)
     paths = [tmp_path / "seed0", tmp_path / "seed1"]
     assert [next(iter(RunFolder(path).checkpoints())).epoch for path in paths] == [2, 1]
-    fit_normed(tmp_path, seeds=2, resume=True)
+    fit_small(tmp_path, seeds=2, resume=True)
     for path in paths:
         same_end(path, two_seeds / path.name)
 
@@ -128,16 +129,19 @@ def test_seeds_that_share_no_checkpoint_are_said(two_seeds, whole, tmp_path):
         arrays, metadata = load_arrays(path)
         early.save_state(arrays, Place(int(metadata["epoch"]) - 3))
     with pytest.raises(RunError, match=r"stopped at different epochs .*seed1 at epoch 1"):
-        fit_normed(tmp_path / "two", seeds=2, resume=True)
+        fit_small(tmp_path / "two", seeds=2, resume=True)
 
 
 def test_kills_and_signals_to_a_process(tmp_path):
-    """A few of what `benchmarks/kills.py` does by the hundred: killed at random moments, then asked to stop by SIGTERM,
+    """A few of what `benchmarks/kills.py` does by the hundred: killed at a random moment, then asked to stop by SIGTERM,
     which saves and says how to go on."""
+    data, epochs = save_npz(tmp_path / "pixels.npz"), 300
+    network = "tests.experiment.small_runs:build_small"
+    words = f"train {data} {network} bmr-paper --epochs {epochs} --steps 4 --batch 16 --samples 2".split()
     alone, path = tmp_path / "alone", tmp_path / "killed"
-    undisturbed = kills.begin(alone)
-    resume = kills.killed(path, 1, random.Random(0))
-    process = kills.begin(path, *resume)
+    undisturbed = kills.begin(alone, words=words, where=ROOT)
+    resume = kills.killed(path, 1, random.Random(0), words, ROOT)
+    process = kills.begin(path, *resume, words=words, where=ROOT)
     first = kills.lines(path)
     while kills.lines(path) <= first:
         assert process.poll() is None, process.communicate()
@@ -145,14 +149,14 @@ def test_kills_and_signals_to_a_process(tmp_path):
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, said
-    assert len(RunFolder(path).metrics()) < kills.EPOCHS
+    assert len(RunFolder(path).metrics()) < epochs
     command = shlex.split(said.strip().splitlines()[-1])
     assert (command[0], command[-1]) == ("occamax", "--resume")
-    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=kills.HERE)
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=ROOT)
     _, said = undisturbed.communicate()
     assert undisturbed.returncode == 0, said
     same_end(path, alone)
-    assert [line["epoch"] for line in RunFolder(path).metrics()] == list(range(1, kills.EPOCHS + 1))
+    assert [line["epoch"] for line in RunFolder(path).metrics()] == list(range(1, epochs + 1))
 
 
 def damage(path):
@@ -202,7 +206,7 @@ def test_the_best_is_kept_when_asked(whole, two_seeds):
     assert int(best.state.step) == int(metadata["epoch"]) * BUDGET["steps_per_epoch"]
     assert not RunFolder(two_seeds / "seed0").best.exists()
     with pytest.raises(RunError, match="was not kept; train with `keep_best`"):
-        ox.load(two_seeds / "seed0", normed(), checkpoint="best")
+        ox.load(two_seeds / "seed0", small(), checkpoint="best")
     with pytest.raises(ox.ArgumentError, match=r"checkpoint: 'bets'.*Did you mean best"):
         ox.load(whole["bmr"], normed(), checkpoint="bets")
 

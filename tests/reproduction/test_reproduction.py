@@ -23,9 +23,7 @@ from occamax.reproduction.published import Figure, published, short
 
 from ..experiment.small_runs import build_small, dataset
 
-TINY = Config(
-    "fashion_mini", "lenet", "map", epochs=2, steps_per_epoch=2, batch_size=8, num_samples=3, curve_samples=1
-)
+TINY = Config("fashion_mini", "lenet", "map", epochs=2, steps_per_epoch=2, batch_size=8, num_samples=3, curve_samples=1)
 
 
 @pytest.fixture(autouse=True, scope="module")
