@@ -49,7 +49,7 @@ def main() -> None:
         where = ["--devices", "all", "--coordinator", f"127.0.0.1:{port}", "--num-processes", str(options.hosts)]
         where += ["--shard-weights"] if options.shard_weights else []
         both = [begin(two, options, core, *where, "--process-id", str(core)) for core in range(options.hosts)]
-        assert not any([process.wait() for process in both])
+        assert [process.wait() for process in both] == [0] * options.hosts
         ends = [load_arrays(path / "checkpoint.safetensors")[0] for path in (one, two)]
         difference = max(float(np.abs(ends[0][k] - ends[1][k]).max()) for k in ("posterior.mean", "posterior.log_std"))
         print(

@@ -26,11 +26,9 @@ from occamax.storage import load_arrays
 
 HERE = Path(__file__).parent
 EPOCHS, EACH = 40, 10
-WORDS = f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split() + [
-    "--augment",
-    "crop=2",
-    "--augment",
-    "flip",
+WORDS = [
+    *f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split(),
+    *("--augment", "crop=2", "--augment", "flip"),
 ]
 
 

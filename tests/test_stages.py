@@ -155,7 +155,7 @@ def has_reason(name, node):
 
 def test_long_functions_give_a_reason():
     offenders = [
-        f"{MODULES[name].relative_to(ROOT)}:{node.lineno} {node.name}: {length(node)} lines, {arguments(node)} arguments"
+        f"{MODULES[name].relative_to(ROOT)}:{node.lineno} {node.name}: {length(node)} lines, {arguments(node)} options"
         for name, node in functions()
         if (length(node) > LINES or arguments(node) > ARGUMENTS) and not has_reason(name, node)
     ]

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import occamax as ox
+from occamax.fitting import fit  # at once: tests change what is inside of its modules
 
 BUDGET = {"epochs": 4, "steps_per_epoch": 6, "batch_size": 16, "num_samples": 2}
 CHUNK = 2  # steps between two looks at whether to stop
@@ -103,13 +104,13 @@ AUGMENT = (ox.RandomCrop(1), ox.HorizontalFlip())
 def fit_normed(out=None, method=None, **options):
     """Buffers, dropout, augmentation, a guard and held-out examples, all at once."""
     given = {"augment": AUGMENT, "progress": False, **BUDGET, **options}
-    return ox.fit(normed(), dataset(), ox.BMR() if method is None else method, out=out, **given)
+    return fit(normed(), dataset(), ox.BMR() if method is None else method, out=out, **given)
 
 
 def fit_small(out=None, method=None, **options):
     """The paper's method on a network without any of that."""
     given = {"progress": False, **BUDGET, **options}
-    return ox.fit(small(), dataset(), ox.PaperBMR() if method is None else method, out=out, **given)
+    return fit(small(), dataset(), ox.PaperBMR() if method is None else method, out=out, **given)
 
 
 FITS = {"bmr": fit_normed, "bmr-paper": fit_small}

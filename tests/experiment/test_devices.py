@@ -152,7 +152,7 @@ def test_what_cannot_be_is_refused():
     for words, says in (("some", "--devices: 'some'"), ("0", "devices: 0"), (None, "say --devices all")):
         with pytest.raises(ArgumentError, match=says):
             choose_devices(words, shard_weights=True)
-    with pytest.raises(ArgumentError, match="batch.*: 3"):
+    with pytest.raises(ArgumentError, match=r"batch.*: 3"):
         replace(Devices.of(1), mesh=jax.sharding.Mesh(np.array(jax.devices() * 2), ("devices",))).check_batch(3)
     with pytest.raises(ArgumentError, match="belong together"):
         join_hosts("127.0.0.1:1", None, None)

@@ -126,10 +126,8 @@ def test_a_fit_knows_its_network_and_what_is_gone(case):
     model = fitted.model
     inputs = jnp.asarray(inputs[:1])
     prepared = model.preprocess(inputs[0])
-    if isinstance(found, tuple):
-        output = eqx.nn.inference_mode(found[0])(prepared, found[1])[0]
-    else:
-        output = found(prepared)
+    stateful = isinstance(found, tuple)
+    output = eqx.nn.inference_mode(found[0])(prepared, found[1])[0] if stateful else found(prepared)
     bound = model.bind(fitted.state.posterior.point, fitted.state.mask)
     assert np.allclose(output, model.outputs(bound, inputs, fitted.state.buffers)[0], atol=1e-5)
     masks = fitted.masks

@@ -20,6 +20,8 @@ from occamax.reduction.criteria import Criterion, Decision
 
 from ..toys import Tiny, tiny_data
 
+BUDGET = ox.Budget(5, 200, 16)
+
 
 @dataclass(frozen=True)
 class Planted(Criterion):
@@ -32,7 +34,7 @@ class Planted(Criterion):
         return Decision(beliefs.mask & ~now, jnp.zeros(len(layout.blocks)))
 
 
-def program_with(method, seeds=(0,), budget=ox.Budget(5, 200, 16), examples=200):
+def program_with(method, seeds=(0,), budget=BUDGET, examples=200):
     x, _ = tiny_data(examples)
     model = ox.Model(Tiny(), x[0], method.prior)
     return Program(Task(model, method, budget, held_out_of(method.calibration, examples), seeds))

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import occamax as ox
+from occamax.cli import app
 from occamax.errors import DivergedError, RunError, StoppedError
 from occamax.experiment import loop as loop_module
 from occamax.experiment import program as program_module
@@ -27,9 +29,10 @@ from occamax.storage import files as files_module
 
 from .small_runs import BUDGET, CHUNK, FITS, fit_normed, fit_small, normed, save_npz, small
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import kills
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -122,24 +125,26 @@ def test_seeds_killed_between_their_checkpoints_go_back_to_a_common_one(two_seed
         same_end(path, two_seeds / path.name)
 
 
-def test_seeds_that_share_no_checkpoint_are_said(two_seeds, whole, tmp_path):
+def test_seeds_that_share_no_checkpoint_are_said(two_seeds, tmp_path):
     shutil.copytree(two_seeds, tmp_path / "two")
-    early = RunFolder(tmp_path / "two" / "seed1")
-    for path in (early.checkpoint, early.previous):
-        arrays, metadata = load_arrays(path)
-        early.save_state(arrays, Place(int(metadata["epoch"]) - 3))
-    with pytest.raises(RunError, match=r"stopped at different epochs .*seed1 at epoch 1"):
+    for seed, epochs in (("seed0", (3, 4)), ("seed1", (1, 2))):
+        folder = RunFolder(tmp_path / "two" / seed)
+        arrays, _ = load_arrays(folder.checkpoint)
+        for epoch in epochs:
+            folder.save_state(arrays, Place(epoch))
+    with pytest.raises(RunError, match=r"stopped at different epochs .*seed1 at epoch 2"):
         fit_small(tmp_path / "two", seeds=2, resume=True)
 
 
-def test_kills_and_signals_to_a_process(tmp_path):
-    """A few of what `benchmarks/kills.py` does by the hundred: killed at a random moment, then asked to stop by SIGTERM,
-    which saves and says how to go on."""
+def test_kills_and_signals_to_a_process(tmp_path, monkeypatch):
+    """A few of what `benchmarks/kills.py` does by the hundred: killed at a random moment, then asked to stop by
+    SIGTERM, which saves and says how to go on."""
     data, epochs = save_npz(tmp_path / "pixels.npz"), 300
     network = "tests.experiment.small_runs:build_small"
     words = f"train {data} {network} bmr-paper --epochs {epochs} --steps 4 --batch 16 --samples 2".split()
     alone, path = tmp_path / "alone", tmp_path / "killed"
-    undisturbed = kills.begin(alone, words=words, where=ROOT)
+    monkeypatch.setattr(program_module, "LONGEST_CHUNK", 100)  # as in a process of its own
+    assert CliRunner().invoke(app, [*words, "--out", str(alone)]).exit_code == 0
     resume = kills.killed(path, 1, random.Random(0), words, ROOT)
     process = kills.begin(path, *resume, words=words, where=ROOT)
     first = kills.lines(path)
@@ -153,8 +158,6 @@ def test_kills_and_signals_to_a_process(tmp_path):
     command = shlex.split(said.strip().splitlines()[-1])
     assert (command[0], command[-1]) == ("occamax", "--resume")
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=ROOT)
-    _, said = undisturbed.communicate()
-    assert undisturbed.returncode == 0, said
     same_end(path, alone)
     assert [line["epoch"] for line in RunFolder(path).metrics()] == list(range(1, epochs + 1))
 

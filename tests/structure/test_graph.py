@@ -68,13 +68,13 @@ PROGRAMS = {
 
 
 def assert_agrees(graph, made):
+    batch = made.batch(7)
+    expected = jax.tree.leaves(jax.jit(made.function)(made.arrays, batch))
     for size in (1, 7):
-        batch = made.batch(size)
-        found = evaluate(graph, [batch], dict(enumerate(made.arrays)))
-        expected = jax.tree.leaves(made.function(made.arrays, batch))
+        found = evaluate(graph, [batch[:size]], dict(enumerate(made.arrays)))
         for ours, theirs in zip(found, expected, strict=True):
             assert ours.dtype == theirs.dtype
-            np.testing.assert_allclose(ours, theirs, rtol=SINGLE, atol=SINGLE)
+            np.testing.assert_allclose(ours, theirs[:size], rtol=SINGLE, atol=SINGLE)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

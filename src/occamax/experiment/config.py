@@ -10,7 +10,11 @@ from ..storage.structured import differences
 
 FORMAT = 2
 DTYPES = ("float32", "bfloat16")
-KINDS = {"data": str, "network": str, "method": str, "settings": dict, "origin": dict, "layout": list}
+KINDS = {  # of what is in the file
+    "data": str, "network": str, "method": str, "epochs": int, "steps_per_epoch": int, "batch_size": int, "seed": int,
+    "num_samples": int, "curve_samples": int | None, "compute_dtype": str, "settings": dict, "origin": dict,
+    "layout": list,
+}  # fmt: skip
 # what 0.1 called them
 OLD_NAMES = {"steps": "steps_per_epoch", "batch": "batch_size", "samples": "num_samples", "precision": "compute_dtype"}
 
@@ -87,8 +91,8 @@ def _config(values: dict[str, Any], source: Path) -> Config:
             f"{sorted(missing) or 'none'})"
         )
     for name, kind in KINDS.items():
-        if not isinstance(values.get(name, kind()), kind):
-            raise RunError(f"{source}: is damaged; its {name} is {str(values[name])[:50]!r}, no {kind.__name__}")
+        if name in values and not isinstance(values[name], kind):
+            raise RunError(f"{source}: is damaged; its {name} is {str(values[name])[:50]!r}")
     return Config(**values)
 
 

@@ -86,7 +86,7 @@ class ViT(eqx.Module):
     head: eqx.nn.Linear
     patch: int = eqx.field(static=True)
 
-    def __init__(
+    def __init__(  # one option for each size of the paper's network
         self,
         input_shape: Sequence[int],
         classes: int,

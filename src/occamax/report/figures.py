@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from ..experiment.folder import HISTOGRAM_EDGES
 from .runs import Group
@@ -72,10 +72,12 @@ def curves(groups: Sequence[Group]) -> Figure:
                 continue
             draw_curve(axis, group, name, style(group), group.label)
         axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel(label)
         if name in ("nll", "ece") and all((group.curve(name) > 0).all() for group in groups if _has(group, name)):
             logarithmic(axis)
-    axes[0].legend(frameon=False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 

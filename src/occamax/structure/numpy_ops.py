@@ -154,7 +154,7 @@ def _take(table: np.ndarray, indices: np.ndarray, axis: int, mode: str) -> np.nd
     return _out_of_range(result, outside.reshape(outside.shape + (1,) * (table.ndim - axis - 1)))
 
 
-def _gather(
+def _gather(  # XLA's own parameters, one each
     operand: np.ndarray,
     indices: np.ndarray,
     *,
