@@ -93,7 +93,7 @@ def network_named(words: str) -> NetworkSource:
     module_name, _, name = words.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError, TypeError) as error:
         raise ArgumentError(
             f"NETWORK: {module_name} cannot be imported ({error}). It is looked for where Python looks for modules; "
             "the folder you are in is one of them"
