@@ -188,7 +188,7 @@ class Session:
                 writer.pause(paused.epoch, paused.pause)
                 steps = paused.pause.info.neg_elbo.shape[-1]
                 raise self._stopped(f"in epoch {paused.epoch + 1} after {steps} steps") from None
-            except jax.errors.JaxRuntimeError as error:
+            except (RuntimeError, ValueError) as error:  # what jax raises of a lost host is one or the other
                 raise self._explained(error) from error
             finally:
                 if writer is not None:
@@ -230,8 +230,8 @@ class Session:
         if jax.process_count() == 1:
             return error
         return RunError(
-            f"another host of this run is gone ({str(error).splitlines()[0][:200]}). What it had saved is there; go on "
-            f"with as many hosts as are left:\n  {self.keeping.how_to_resume}"
+            f"another host of this run is gone ({(str(error) or repr(error)).splitlines()[0][:200]}). What it had saved is there; "
+            f"go on with as many hosts as are left:\n  {self.keeping.how_to_resume}"
         )
 
     def _finished(
