@@ -229,8 +229,9 @@ class Session:
         """Where hosts work together, what one of them sees of another's end."""
         if jax.process_count() == 1:
             return error
+        said = (str(error) or repr(error)).splitlines()[0][:200]
         return RunError(
-            f"another host of this run is gone ({(str(error) or repr(error)).splitlines()[0][:200]}). What it had saved is there; "
+            f"another host of this run is gone ({said}). What it had saved is there; "
             f"go on with as many hosts as are left:\n  {self.keeping.how_to_resume}"
         )
 
