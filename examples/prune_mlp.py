@@ -35,7 +35,7 @@ def main(epochs: int = 10, steps: int = 100) -> None:
     reduction = ox.Reduction(ox.criteria.SpikeAndSlab())
     epoch_of = Stepper(model, optimizer).epoch(steps, batch_size=128, held_out=HeldOut(len(train[0])))
     train_epoch = jax.jit(epoch_of, donate_argnums=0)
-    reduce_once = jax.jit(lambda state: ox.reduce(model, state, reduction, optimizer))
+    reduce_once = jax.jit(lambda state: ox.reduce(model, state, reduction))
     evaluate = jax.jit(lambda state: predict(model, Believed(state.posterior, state.mask), key, *test, num_samples=20))
 
     for epoch in range(epochs):

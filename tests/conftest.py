@@ -7,6 +7,8 @@ import shutil
 import sys
 import tempfile
 
+from .flags import quick
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occamax-tests-")
@@ -16,14 +18,19 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 # Programs here are small and run a few times: nine tenths of the time went into making them fast. `benchmarks/` and
 # every run of the package have them as fast as they get.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ["XLA_FLAGS"] = quick(os.environ.get("XLA_FLAGS", ""))
 
 import jax
+import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import config, install_import_hook
 
+from .checking import jaxtyped
+
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
 # Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as in type checkers.
+jaxtyping.jaxtyped = jaxtyped
 install_import_hook("occamax", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 # The same cases in every run; a fixture such as `x64` serves all cases of a test.
@@ -36,6 +43,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("tests")
+
+# The files that take longest, which begin first: none is left to one worker while the others have nothing to do.
+LONG = (
+    "test_examples",
+    "test_survival",
+    "test_fit",
+    "test_devices",
+    "test_states",
+    "test_reproduction",
+    "test_compaction",
+)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture

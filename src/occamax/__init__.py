@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .evaluation import accuracy as accuracy
     from .evaluation import brier as brier
     from .evaluation import calibration_error as calibration_error
+    from .evaluation import calibration_floor as calibration_floor
     from .experiment.config import Config as Config
     from .experiment.devices import Devices as Devices
     from .experiment.folder import RunFolder as RunFolder
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from .inference.likelihoods import Gaussian as Gaussian
     from .inference.model import Model as Model
     from .inference.optimizers import AdaBelief as AdaBelief
+    from .inference.optimizers import AdamW as AdamW
+    from .inference.optimizers import Momentum as Momentum
     from .inference.optimizers import NaturalGradient as NaturalGradient
     from .inference.posteriors import IndependentNormals as IndependentNormals
     from .inference.posteriors import MeanField as MeanField
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from .inference.priors import FanInPrior as FanInPrior
     from .inference.priors import FlatPrior as FlatPrior
     from .inference.priors import HorseshoePrior as HorseshoePrior
+    from .inference.priors import NormalPrior as NormalPrior
     from .inference.training import Budget as Budget
     from .inference.training import State as State
     from .methods import BMR as BMR
@@ -65,14 +69,18 @@ if TYPE_CHECKING:
     from .methods import Flat as Flat
     from .methods import HorseshoeBMR as HorseshoeBMR
     from .methods import Method as Method
+    from .methods import NaturalBMR as NaturalBMR
     from .methods import PaperBMR as PaperBMR
+    from .methods import Plain as Plain
     from .methods import Tiered as Tiered
     from .networks import MLP as MLP
     from .networks import LeNet as LeNet
     from .networks import Mixer as Mixer
     from .networks import NetworkSource as NetworkSource
+    from .networks import ResNet as ResNet
     from .networks import ViT as ViT
     from .networks import network_named as network_named
+    from .reduction import Measuring as Measuring
     from .reduction import Reduction as Reduction
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
@@ -90,7 +98,7 @@ _HOMES = {
     "errors": (
         "ArgumentError", "DataError", "DivergedError", "ExportError", "LayoutError", "OccamaxError", "RunError",
     ),
-    "evaluation": ("Predictive", "accuracy", "brier", "calibration_error"),
+    "evaluation": ("Predictive", "accuracy", "brier", "calibration_error", "calibration_floor"),
     "experiment.config": ("Config",),
     "experiment.devices": ("Devices",),
     "experiment.folder": ("RunFolder",),
@@ -99,13 +107,13 @@ _HOMES = {
     "inference.estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
     "inference.likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
     "inference.model": ("Model",),
-    "inference.optimizers": ("AdaBelief", "NaturalGradient"),
+    "inference.optimizers": ("AdaBelief", "AdamW", "Momentum", "NaturalGradient"),
     "inference.posteriors": ("IndependentNormals", "MeanField", "Point", "PointMass"),
-    "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior"),
+    "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior", "NormalPrior"),
     "inference.training": ("Budget", "State"),
-    "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "PaperBMR", "Tiered"),
-    "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ViT", "network_named"),
-    "reduction": ("Reduction", "delta_f", "reduce"),
+    "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
+    "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "ViT", "network_named"),
+    "reduction": ("Measuring", "Reduction", "delta_f", "reduce"),
     "structure.layout": ("Block", "Layout"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

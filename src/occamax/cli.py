@@ -14,7 +14,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .errors import ArgumentError, OccamaxError, StoppedError
-from .names import choose
+from .names import choose, figures_as_text
 
 
 class Commands(TyperGroup):
@@ -52,10 +52,10 @@ def train(
     network: Annotated[
         str,
         typer.Argument(
-            help="mlp, lenet, mixer, vit, lenet-300-100, lenet-caffe; or package.module:function, called with the shape of an input, the number of outputs and a key."
+            help="mlp, lenet, mixer, vit, lenet-300-100, lenet-caffe, resnet20, resnet20-bn; or package.module:function, called with the shape of an input, the number of outputs and a key."
         ),
     ],
-    method: Annotated[str, typer.Argument(help="map, flat, tiered, bmr-paper, bmr-rhs or bmr")],
+    method: Annotated[str, typer.Argument(help="plain, map, flat, tiered, bmr-paper, bmr-rhs, bmr or bmr-natural")],
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/DATA-NETWORK-METHOD-seedN unless given.")] = None,
     epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
     steps: Annotated[int, typer.Option(help="Steps in an epoch.")] = 500,
@@ -213,8 +213,8 @@ def evaluate(
         raise ArgumentError(f"--samples: {samples} given; it must be a whole number from 1 up")
     figures = _load(run, network, checkpoint).evaluate(num_samples=samples, data_dir=data_dir)
     table = Table("figure", "value", box=SIMPLE_HEAD)
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.4f}")
+    for name, text in figures_as_text(figures).items():
+        table.add_row(name, text)
     console = Console(highlight=False)
     console.print(str(run), soft_wrap=True)
     console.print(table)

@@ -68,7 +68,8 @@ class Fit:
     @property
     def network(self) -> Any:
         """The network at the posterior mean, pruned: an ordinary module, of the kind that was passed in (the pair of a
-        module and its state, where it has one). It takes preprocessed inputs."""
+        module and its state, where it has one). It takes preprocessed inputs. What `export` writes is this network with
+        its outputs divided by a temperature of their own, where one was found."""
         module = self.model.bind(self.state.posterior.point, self.state.mask)
         if not self.model.calling.has_state:
             return module
@@ -115,7 +116,7 @@ class Fit:
         self.model.check_data(inputs, targets)
         arguments = jnp.asarray(inputs), jnp.asarray(targets), jnp.int32(draws)
         found = jax.device_get(_evaluate(self.model, self.state, *arguments))
-        return {**score(self.model, found, targets), "sparsity": self.sparsity}
+        return {**score(self.model, found, targets, with_floor=True), "sparsity": self.sparsity}
 
     def test_set(self, data: Any = None, data_dir: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The examples that the network is measured on."""
@@ -145,13 +146,17 @@ class Fit:
 
     def export(self, path: Path | str, posterior: bool = False, data: Any = None, data_dir: Path | None = None) -> Any:
         """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx` or
-        `.safetensors` (`posterior` adds the deviations there). Gives the sizes, latencies and figures of the file."""
+        `.safetensors` (`posterior` adds the deviations there). Gives the sizes, latencies and figures of the file.
+
+        One network is surer than the average over draws: where examples were held out, they also said by which
+        temperature the outputs of the mean network are best divided, and so they are in the file."""
         from .export.card import Card
         from .export.exporting import Exportable, export_network
 
         test = self._test_set_or_none(data, data_dir)
-        card = Card.of(self.config.as_dict(), self._figures())
-        source = Exportable(self.model, believed(self.state), self.example, card, test)
+        card = Card.of(self.config.as_dict(), self._last_figures())
+        state = believed(self.state)
+        source = Exportable(self.model, state, self.example, card, test, temperature=card.mean_temperature)
         return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior)
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
@@ -162,10 +167,11 @@ class Fit:
                 raise
             return None
 
-    def _figures(self) -> dict[str, float]:
-        names = ("accuracy", "nll", "ece", "rmse", "sparsity", "kl_weight")
+    def _last_figures(self) -> dict[str, Any]:
+        """Those of the last epoch; none where the state is of another, as that of an earlier checkpoint is."""
         last = self.summary or (self.history[-1] if self.history else {})
-        return {name: last[name] for name in names if name in last}
+        is_own = last.get("epoch", 0) * self.config.steps_per_epoch == int(self.state.step)
+        return last if is_own else {}
 
     def report(self, path: Path | str) -> Path:
         """Writes one HTML page about this run."""

@@ -21,17 +21,19 @@ from .inference import schedules as _schedules
 from .inference.calibration import Calibration
 from .inference.estimators import Estimator, SharedDraw
 from .inference.initializers import Initializer, Uniform, VarianceScaled
-from .inference.optimizers import AdaBelief, Optax, as_optimizer
+from .inference.optimizers import AdaBelief, AdamW, NaturalGradient, Optax, as_optimizer
 from .inference.posteriors import MeanField, PointMass, PosteriorFamily
-from .inference.priors import FanInPrior, FlatPrior, HorseshoePrior, Prior
+from .inference.priors import FanInPrior, FlatPrior, HorseshoePrior, NormalPrior, Prior
 from .inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp, Scaled, as_schedule
 from .names import choose
 from .reduction import criteria as _criteria
 from .reduction import horseshoe as _horseshoe
+from .reduction import measuring as _measuring
 from .reduction import reducing as _reducing
 from .reduction import schedule as _schedule
-from .reduction.criteria import Evidence, TargetSparsity
+from .reduction.criteria import Evidence, Magnitude, TargetSparsity
 from .reduction.horseshoe import HorseshoeCriterion
+from .reduction.measuring import Measuring
 from .reduction.reducing import Reduction
 from .reduction.schedule import Between
 from .storage.structured import from_data, known_kinds, to_data
@@ -103,7 +105,11 @@ class Method:
         evidence decides which, no longer how many. Nothing is undone, since the share was asked for. It trains at
         `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have
         further to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 %
-        (`docs/recipe.md`)."""
+        (`docs/recipe.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
+        if self.reduction is None and not self.posterior.has_deviations:  # gradual magnitude pruning
+            return replace(self, reduction=Reduction(TargetSparsity(0.0, Magnitude()), Between(0.1, 0.8))).pruned_to(
+                sparsity, epochs
+            )
         reduction = self._prunes("sparsity")
         due = [epoch for epoch in range(epochs) if reduction.schedule.due(epoch, epochs)]
         if not due:
@@ -111,7 +117,8 @@ class Method:
         score = reduction.criterion.score if isinstance(reduction.criterion, TargetSparsity) else None
         criterion = TargetSparsity(sparsity, reach=min(0.75, due[-1] / epochs))
         criterion = criterion if score is None else replace(criterion, score=score)
-        reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None)
+        measuring = replace(reduction.measuring, binding=False)
+        reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None, measuring=measuring)
         faster = self.target_rate_factor != 1.0
         rate = Scaled(self.learning_rate, self.target_rate_factor) if faster else self.learning_rate
         return replace(self, reduction=reduction, learning_rate=rate)
@@ -121,7 +128,9 @@ class Method:
         reduction = self._prunes("unit_price")
         if isinstance(reduction.criterion, TargetSparsity):
             raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
-        return replace(self, reduction=replace(reduction, unit_price=price))
+        return replace(
+            self, reduction=replace(reduction, unit_price=price, measuring=replace(reduction.measuring, binding=True))
+        )
 
     def at_rate(self, factor: float) -> "Method":
         """This method at so many times its learning rate."""
@@ -150,7 +159,7 @@ def kinds() -> dict[str, type]:
     """Every class that a part of a method may be, by name."""
     modules = (
         _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
-        _criteria, _horseshoe, _reducing, _schedule,
+        _criteria, _horseshoe, _measuring, _reducing, _schedule,
     )  # fmt: skip
     return known_kinds(*modules) | {"Method": Method}
 
@@ -180,6 +189,21 @@ def MAP(**changes: Any) -> Method:  # noqa: N802, makes an object as a class doe
     return _make("map", {"posterior": PointMass(), "learning_rate": Constant(1e-3), "dropout": 0.2}, changes)
 
 
+def Plain(**changes: Any) -> Method:  # noqa: N802
+    """What most people train with: AdamW with a cosine rate and decoupled weight decay, no prior; and a temperature
+    from the same held-out examples that `BMR` has. Its rate, weight decay and dropout want tuning for each network."""
+    own = {
+        "prior": NormalPrior(1.0),  # the weights themselves, in the unit that the optimiser sees
+        "posterior": PointMass(),
+        "init": VarianceScaled(2.0),
+        "learning_rate": Cosine(1e-3, warm_up=0.02),
+        "kl_weight": Constant(0.0),
+        "optimizer": AdamW(),
+        "calibration": Calibration(),
+    }
+    return _make("plain", own, changes)
+
+
 def Flat(**changes: Any) -> Method:  # noqa: N802
     """Flat-FF: a fully factorised posterior under the flat prior."""
     return _make("flat", {}, changes)
@@ -196,7 +220,7 @@ def PaperBMR(**changes: Any) -> Method:  # noqa: N802
 
 
 def HorseshoeBMR(**changes: Any) -> Method:  # noqa: N802
-    """BMR with the regularised horseshoe in place of spike-and-slab."""
+    """BMR with the regularised horseshoe in place of spike-and-slab. Tested; there are no figures of it yet."""
     own = {"learning_rate": Constant(1e-2), "reduction": Reduction(HorseshoeCriterion())}
     return _make("bmr-rhs", own, changes)
 
@@ -209,9 +233,9 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
       at full weight the network underfits. Up to four tenths of the run its weights, at a nat each, cost three quarters
       of what held-out examples still cost: little at first, more as the network gets smaller. From eight tenths on the
       KL weight is six tenths. This makes it a tempered posterior, and every report says so;
-    - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior, by seven tenths of
-      the run the evidence that the data really hold; and the network is pruned no faster than it can follow, from a
-      tenth to four fifths of the run. The rest is for the survivors;
+    - a weight goes when the evidence prefers it gone. ΔF is first that of the tempered posterior; by seven tenths of
+      the run its data count once, reweighed weight by weight (`delta_f.retempered`); and the network is pruned no
+      faster than it can follow, from a tenth to four fifths of the run. The rest is for the survivors;
     - a guard that undoes what the network does not recover from;
     - a temperature of the outputs, from at most one training example in twenty that is held out.
     """
@@ -226,6 +250,7 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
             evidence=Ramp(0.0, 1.0, 0.1, 0.7),
             least_left=Geometric(1.0, 0.005, 0.1, 0.7),
             tolerance=0.05,
+            measuring=Measuring(binding=True),
         ),
         "calibration": Calibration(),
         "target_rate_factor": 2.0,
@@ -233,11 +258,39 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
     return _make("bmr", own, changes)
 
 
+def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
+    """BMR for networks with normalisation layers, by natural gradients: one gradient a step, three vectors of state.
+
+    A wide prior that no scale unwinds, every datum counted four times (a KL weight of a quarter), deviations that come
+    from the curvature of the data and forget their start by the end of the run (`NaturalGradient`). Weights go by their
+    ΔF between a tenth and four fifths of the run.
+    """
+    own = {
+        "prior": NormalPrior(0.17),
+        "init": VarianceScaled(2.0),
+        "posterior": MeanField(0.045),
+        "learning_rate": Cosine(0.2, warm_up=0.02),
+        "kl_weight": Constant(0.25),
+        "optimizer": NaturalGradient(),
+        "reduction": Reduction(
+            criterion=Evidence(),
+            schedule=Between(0.1, 0.8),
+            least_left=Geometric(1.0, 0.005, 0.1, 0.7),
+            tolerance=0.05,
+            measuring=Measuring(binding=True),
+        ),
+        "calibration": Calibration(),
+    }
+    return _make("bmr-natural", own, changes)
+
+
 METHODS: dict[str, Callable[..., Method]] = {
+    "plain": Plain,
     "map": MAP,
     "flat": Flat,
     "tiered": Tiered,
     "bmr-paper": PaperBMR,
     "bmr-rhs": HorseshoeBMR,
     "bmr": BMR,
+    "bmr-natural": NaturalBMR,
 }

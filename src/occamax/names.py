@@ -1,24 +1,34 @@
 """Names that users type, and what tables call them."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .errors import ArgumentError
 
 # the names the paper gives its methods
 LABELS = {
+    "plain": "AdamW",
     "map": "Flat-MAP",
     "flat": "Flat-FF",
     "tiered": "Tiered-FF",
     "bmr-paper": "BMR-S&S",
     "bmr-rhs": "BMR-RHS",
     "bmr": "BMR",
+    "bmr-natural": "BMR-N",
 }
 
 
 def label(method: str) -> str:
     """What a table calls a method."""
     return LABELS.get(method, method)
+
+
+def figures_as_text(figures: Mapping[str, float], form: str = ".4f") -> dict[str, str]:
+    """Figures by name, as they are shown: the calibration error beside the one that chance alone makes."""
+    found = {name: f"{value:{form}}" for name, value in figures.items() if not name.startswith("ece_floor")}
+    if "ece" in found and "ece_floor" in figures:
+        found["ece"] += f" (floor {figures['ece_floor']:{form}})"
+    return found
 
 
 def choose(argument: str, name: str, known: Iterable[str]) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 import optax
 
 from occamax.inference.estimators import Flipout, LocalReparameterisation, SharedDraw
-from occamax.inference.optimizers import AdaBelief, NaturalGradient, Optax
+from occamax.inference.optimizers import AdaBelief, AdamW, Momentum, NaturalGradient, Optax
 from occamax.inference.posteriors import MeanField, PointMass
-from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior
+from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior, NormalPrior
 from occamax.inference.training import Stepper, start
 from occamax.methods import Method
 from occamax.reduction import (
@@ -29,9 +29,10 @@ from occamax.reduction import (
 
 from ..toys import normal, tiny_data, tiny_model
 
-PRIORS = (FlatPrior(base_std=0.5), FanInPrior(), HorseshoePrior(global_scale=0.5))
+PRIORS = (FlatPrior(base_std=0.5), FanInPrior(), HorseshoePrior(global_scale=0.5), NormalPrior(0.5))
 POSTERIORS = (MeanField(0.3), PointMass())
-OPTIMIZERS = (AdaBelief(), NaturalGradient(log_std_rate=0.05), Optax(optax.adam(1e-2)))
+OPTIMIZERS = (AdaBelief(), NaturalGradient(log_std_rate=0.05), Optax(optax.adam(1e-2)), AdamW(), Momentum())
+OURS = 3  # of them that are more than a transformation of optax by another name
 ESTIMATORS = (SharedDraw(), Flipout(), LocalReparameterisation())
 CRITERIA = (
     SpikeAndSlab(),
@@ -88,14 +89,16 @@ def programs():
 def squares():
     """Some of them: every two parts meet in one, as in a Latin square; and every prior and optimiser meets a point."""
     for i, prior in enumerate(PRIORS):
-        for j, optimizer in enumerate(OPTIMIZERS):
+        for j, optimizer in enumerate(OPTIMIZERS[:OURS]):
             yield make(prior, POSTERIORS[0], optimizer, ESTIMATORS[(i + j) % 3])
         yield make(prior, POSTERIORS[1], OPTIMIZERS[2 * (i % 2)], ESTIMATORS[0])
+    for optimizer in OPTIMIZERS[OURS:]:
+        yield make(PRIORS[-1], POSTERIORS[1], optimizer, ESTIMATORS[0])
 
 
 def reductions():
     """All allowed combinations of what a reduction sees and changes."""
-    for parts in itertools.product(PRIORS, POSTERIORS, OPTIMIZERS, CRITERIA):
+    for parts in itertools.product(PRIORS, POSTERIORS, OPTIMIZERS[:OURS], CRITERIA):
         prior, posterior, optimizer, criterion = parts
         if refused_part(posterior, optimizer, ESTIMATORS[0], criterion) is None:
             yield make(prior, posterior, optimizer, ESTIMATORS[0], criterion)
@@ -171,8 +174,8 @@ def of_seed(tree, seed):
 @functools.cache
 def reducer(method):
     """A reduction as a function of the state; compiled where it is a loop."""
-    model, transformation = model_of(method.prior), transformation_of(method.optimizer)
-    one = lambda state: reduce(model, state, method.reduction, transformation, jnp.float32(0.5))  # noqa: E731
+    model = model_of(method.prior)
+    one = lambda state: reduce(model, state, method.reduction, jnp.float32(0.5))  # noqa: E731
     return jax.jit(one) if isinstance(method.reduction.criterion, HorseshoeCriterion) else one
 
 

@@ -14,7 +14,7 @@ from occamax.inference.posteriors import PointMass
 from occamax.inference.schedules import Affordable, Constant, Cosine, InSteps
 from occamax.methods import BMR, MAP, METHODS, Flat, Method, method_from
 from occamax.reduction import Reduction, criteria, horseshoe
-from occamax.storage.structured import is_whole, known_kinds, to_data
+from occamax.storage.structured import differences, is_whole, known_kinds, to_data
 
 from .parts import CRITERIA, ESTIMATORS, OPTIMIZERS, POSTERIORS, PRIORS, make, refused_part
 
@@ -65,6 +65,7 @@ def test_a_method_comes_back_from_its_data(name):
 def test_what_cannot_be_stored_says_so_when_it_is_read_back():
     """Closures of optax have no form as data; a function with a name has."""
     for method in (Flat(learning_rate=optax.cosine_decay_schedule(1e-2, 10)), Flat(optimizer=optax.adam(1e-3))):
+        assert not is_whole(method.as_data())
         with pytest.raises(ArgumentError, match=r"method\..*could not be stored as data. Pass the whole again"):
             method_from(json.loads(json.dumps(method.as_data())))
     stored = json.loads(json.dumps(Flat(kl_weight=named_schedule).as_data()))
@@ -181,6 +182,20 @@ def test_a_method_told_how_much_to_prune():
     with pytest.raises(ArgumentError, match=r"unit_price: .*fixed sparsity"):
         asked.with_units(0.1)
     assert BMR().with_units(0.1).reduction.unit_price == 0.1
+
+
+def test_differences_are_named():
+    """Whatever was changed, left out or added on either side, and how long lists were."""
+    one = {"kind": "A", "rate": 0.1, "parts": [1, {"kind": "B", "x": 1}], "old": 2}
+    two = {"kind": "A", "rate": 0.2, "parts": [1, {"kind": "B", "x": 3}], "new": 5}
+    assert list(differences(one, one)) == []
+    assert list(differences(one, two)) == [
+        "rate: 0.1 there, 0.2 here",
+        "parts[1].x: 1 there, 3 here",
+        "old: 2 there, None here",
+        "new: None there, 5 here",
+    ]
+    assert list(differences({"parts": [1, 2]}, {"parts": [1]})) == ["parts: 2 there, 1 here"]
 
 
 def test_data_are_plain():

@@ -26,7 +26,6 @@ from .parts import (
     squares,
     stepper,
     title,
-    transformation_of,
     used_state,
 )
 
@@ -47,7 +46,7 @@ def test_a_reduction_keeps_the_kind_of_the_state(method):
     state, model = first_state(method), model_of(method.prior)
     after, record = jax.eval_shape(reducer(method), state)
     assert kinds_of(after) == kinds_of(jax.eval_shape(lambda: state))
-    assert [leaf.shape for leaf in record] == [(model.layout.size,)] * 2 + [(2,)] * 3
+    assert [leaf.shape for leaf in record] == [(model.layout.size,)] * 2 + [(2,)] * 3 + [()] * 5
 
 
 @pytest.mark.parametrize("method", [*squares()], ids=title)
@@ -99,7 +98,7 @@ def test_what_is_gone_costs_nothing_and_does_not_move(method):
     model, state = model_of(method.prior), used_state(method)
     size = model.layout.size
     gone = np.arange(size) % 3 == 0
-    after = remove(state, jnp.asarray(gone), transformation_of(method.optimizer))
+    after = remove(state, jnp.asarray(gone))
     divergence = lambda posterior, mask: float(posterior.divergence(model.latent_prior, mask))  # noqa: E731
     assert divergence(state.posterior, after.mask) == pytest.approx(divergence(after.posterior, after.mask), rel=1e-5)
     if not isinstance(after.posterior, Point):

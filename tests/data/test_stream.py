@@ -26,7 +26,7 @@ def folder(tmp_path):
 def test_examples_are_taken_by_number(folder):
     path, x, y = folder
     stream = open_arrays(path)
-    rows = np.random.default_rng(0).integers(0, 200, (7, 5))
+    rows = np.random.default_rng(0).permutation(200).reshape(40, 5)  # all, so the first and last of every file
     inputs, targets = stream.take(rows)
     assert np.array_equal(inputs, x[rows])
     assert np.array_equal(targets, y[rows])

@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from occamax.evaluation import accuracy, brier, calibration_error
+from occamax.evaluation import accuracy, brier, calibration_error, calibration_floor
+
+from ..tolerances import STANDARD_ERRORS
 
 
 def random_predictions(n, classes, seed=0, sharpness=2.0):
@@ -20,11 +23,14 @@ def calibration_error_by_sorting(probabilities, labels, bins):
     return sum(len(part) / len(labels) * abs(hit[part].mean() - confidence[part].mean()) for part in parts)
 
 
-@pytest.mark.parametrize(("n", "classes"), [(2000, 10), (500, 2), (4000, 100)])
+@pytest.mark.parametrize(
+    ("n", "classes"), [(2000, 10), (500, 2), (4000, 100), (201, 3)]
+)  # an edge between two, or on one
 def test_calibration_error_of_distinct_confidences(n, classes):
     probabilities, labels = random_predictions(n, classes)
     expected = calibration_error_by_sorting(probabilities, labels, 20)
-    assert np.isclose(calibration_error(probabilities, labels), expected, atol=20 / n)  # an example may change bins
+    assert len(np.unique(probabilities.max(1))) == n
+    assert calibration_error(probabilities, labels) == pytest.approx(expected, abs=1e-12)
     assert expected > 0.02
 
 
@@ -68,3 +74,32 @@ def test_brier_and_accuracy_example_by_example():
     assert accuracy(probabilities, labels) == np.mean(
         [int(np.argmax(r)) == y for r, y in zip(probabilities, labels, strict=True)]
     )
+
+
+def test_the_floor_is_the_mean_distance_of_binomials():
+    """Few confidences of many examples each are a bin each: its gap is |Binomial(n, p) − np|, summed out exactly."""
+    confidences, counts, repeats = (0.55, 0.7, 0.8, 0.95), (100, 300, 150, 450), 2000
+    top = np.repeat(confidences, counts)
+    floor = calibration_floor(np.stack([top, 1 - top], 1), repeats=repeats)
+    mean = var = 0.0
+    for p, n in zip(confidences, counts, strict=True):
+        distance = np.sum(binom.pmf(np.arange(n + 1), n, p) * np.abs(np.arange(n + 1) - n * p))
+        mean, var = mean + distance / len(top), var + (n * p * (1 - p) - distance**2) / len(top) ** 2
+    assert abs(floor.mean - mean) < STANDARD_ERRORS * np.sqrt(var / repeats)
+    assert abs(floor.std / np.sqrt(var) - 1) < STANDARD_ERRORS / np.sqrt(2 * repeats)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_calibrated_classifier_is_at_its_floor(seed):
+    """Its labels are drawn from what it says; one that is surer than it is right is far above."""
+    rng = np.random.default_rng(seed)
+    probabilities, _ = random_predictions(5000, 10, seed)
+    drawn = (probabilities.cumsum(1) < rng.random((5000, 1))).sum(1).clip(max=9)
+    floor = calibration_floor(probabilities)
+    assert abs(calibration_error(probabilities, drawn) - floor.mean) < 4 * floor.std
+    sharper = probabilities**1.5 / (probabilities**1.5).sum(1, keepdims=True)
+    assert calibration_error(sharper, drawn) > floor.mean + 10 * floor.std
+
+
+def test_where_nothing_is_left_to_chance_the_floor_is_zero():
+    assert calibration_floor(np.tile([1.0, 0.0], (50, 1))) == (0.0, 0.0)

@@ -2,17 +2,22 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from occamax import networks
 from occamax.evaluation import Believed, predict, score
 from occamax.inference.likelihoods import Gaussian
+from occamax.inference.model import Model
 from occamax.inference.posteriors import IndependentNormals, Point
+from occamax.inference.priors import FlatPrior
 
+from ..experiment.small_runs import normed, pixels
 from ..tolerances import SINGLE
-from ..toys import normal, tiny_data, tiny_model
+from ..toys import everything, filled, like, normal, tiny_data, tiny_model
 
 KEY = jax.random.key(0)
 X, Y = map(jnp.asarray, tiny_data())
@@ -63,6 +68,31 @@ def test_a_point_takes_one_draw():
     found = asked()(belief, Y, 50)
     expected = softmax(jax.jit(lambda: model.outputs(model.bind(belief.posterior.value, belief.mask), X))())
     assert np.allclose(found.expectation, expected, atol=SINGLE)
+
+
+def test_dropout_is_off():
+    """However much of it there is: what is predicted is what the network says in inference mode."""
+    network = filled(networks.MLP, (4,), 2, (6,), dropout=0.9)
+    model = Model(network, like(4), FlatPrior())
+    point = Point(normal(model.latent_count))
+    found = jax.jit(lambda: predict(model, Believed(point, everything(model)), KEY, X, Y))()
+    still = eqx.nn.inference_mode(model.bind(point.value, everything(model)))
+    assert np.allclose(found.expectation, softmax(jax.vmap(still)(X)), atol=SINGLE)
+
+
+def test_buffers_are_those_of_the_state():
+    """What BatchNorm learnt of the data, not what it began with."""
+    network, state = normed()
+    model = Model((network, state), like(1, 6, 6), FlatPrior())
+    x = jnp.asarray(pixels(5)[0], jnp.float32)
+    learnt = tuple(5.0 + leaf if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf for leaf in model.buffers)
+    mask, latents = everything(model), normal(model.latent_count)
+    found = jax.jit(lambda: predict(model, Believed(Point(latents), mask, learnt), KEY, x))()
+    bound = eqx.nn.inference_mode(model.bind(latents, mask))
+    later = jax.tree.unflatten(jax.tree.structure(state), learnt)
+    one, other = (softmax(jax.vmap(lambda x, s=s: bound(x, s)[0], axis_name="batch")(x)) for s in (later, state))
+    assert np.allclose(found.expectation, one, atol=SINGLE)
+    assert not np.allclose(one, other, atol=0.01)
 
 
 def test_without_targets_there_is_no_likelihood():

@@ -27,7 +27,8 @@ CLOSE = 2e-5
 
 
 def begin(*words, devices=1):
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    environment = {**os.environ, "XLA_FLAGS": flags}
     command = [sys.executable, "-m", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, cwd=ROOT, **pipes)
@@ -126,10 +127,13 @@ def test_hosts_that_are_stopped_or_die(tmp_path):
     save_npz(tmp_path / "pixels.npz")
     both = hosts(out, "--shard-weights")
     wait_for(metrics, 1, both[0])
+    assert [process.poll() for process in both] == [None, None]  # neither has ended by itself
     both[1].send_signal(signal.SIGTERM)
     said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [143, 143], said
+    assert "everything is saved" in said[0][1]
     done = len(RunFolder(out).metrics())
+    assert 1 <= done < 3000
     first, second = hosts(out, "--resume")
     wait_for(metrics, done + 2, first)
     second.kill()

@@ -267,7 +267,7 @@ def test_exactly_the_share_that_was_asked_for():
     assert np.array_equal(weight != 0, fitted.masks["first"])
     assert fitted.masks["output"].all()
     for options, says in (
-        ({"method": ox.MAP(), "sparsity": 0.9}, "sparsity: map prunes nothing"),
+        ({"method": ox.Flat(), "sparsity": 0.9}, "sparsity: flat prunes nothing"),
         ({"sparsity": 1.5}, r"sparsity: 1\.5"),
         ({"sparsity": 0.5, "epochs": 1}, "no room"),
         ({"method": ox.MAP(), "unit_price": 0.1}, "unit_price: map prunes nothing"),

@@ -10,10 +10,10 @@ import pytest
 import occamax as ox
 from occamax.experiment.folder import RunFolder
 from occamax.experiment.guard import Guard
-from occamax.experiment.loop import Evaluation, Loop
+from occamax.experiment.loop import Evaluation, Loop, Pause, _as_found
 from occamax.experiment.program import Program, Task
 from occamax.inference.calibration import held_out_of
-from occamax.inference.schedules import Constant
+from occamax.inference.schedules import Affordable, Constant, Ramp
 from occamax.methods import BMR, PaperBMR
 from occamax.reduction import Between, Reduction, TargetSparsity
 from occamax.reduction.criteria import Criterion, Decision
@@ -47,7 +47,7 @@ def planted(tolerance, at=0.4):
 def run(program):
     data = tuple(jnp.asarray(part) for part in tiny_data(200))
     return [
-        (epoch.undone, [dict(line) for line in epoch.metrics], jax.device_get(epoch.state.mask))
+        (epoch.undone, [dict(line) for line in epoch.metrics], jax.device_get(epoch.state._replace(key=0)))
         for epoch in Loop(program, data, Evaluation(data, 4)).epochs(program.start())
     ]
 
@@ -56,15 +56,22 @@ def run(program):
 def test_a_planted_collapse_is_undone_and_the_network_recovers(seeds):
     found = run(program_with(planted(0.05), seeds))
     assert [undone for undone, _, _ in found] == [[epoch == 2] * len(seeds) for epoch in range(5)]
-    assert all(mask.all() for _, _, mask in found)
+    assert all(state.mask.all() for _, _, state in found)
     accuracies = [np.mean([line["accuracy"] for line in metrics]) for _, metrics, _ in found]
     assert accuracies[2] == pytest.approx(accuracies[1], abs=0.02)  # as before the reduction
     assert accuracies[-1] > 0.8
+    (_, _, before), (_, collapsed, after) = found[1:3]  # the state before it, with what an example cost it then
+    assert np.array_equal(after.posterior.mean, before.posterior.mean)
+    assert np.array_equal(after.nats, before.nats)
+    assert all(line["held_out_nll"] > nats + 0.1 for line, nats in zip(collapsed, before.nats, strict=True))
+    assert [state.step.tolist() for _, _, state in found] == [  # but no batch is looked at twice
+        [200 * (epoch + 1)] * len(seeds) for epoch in range(5)
+    ]
 
 
 def test_without_a_guard_the_same_reduction_is_the_end():
     collapsed = run(program_with(planted(None)))
-    assert not collapsed[-1][2].any()
+    assert not collapsed[-1][2].mask.any()
     assert np.mean([line["accuracy"] for line in collapsed[-1][1]]) < 0.7
 
 
@@ -111,6 +118,70 @@ def test_only_the_seed_that_suffers_is_undone():
     assert judged(guard, [1.09, 1.11, 4.0], [True] * 3) == [False, True, False]
     assert guard.held.tolist() == [False, True, False]
     assert judged(guard, [1.0, 1.5, 1.0], [True, False, True]) == [False] * 3  # not reduced, not judged
+
+
+def test_the_tolerance_is_a_share_of_what_was_gained():
+    """A tenth of two nats, and a tenth of a fifth of one."""
+    guard = Guard(0.1, baseline=3.0, seeds=2)
+    judged(guard, [1.0, 2.8], [False] * 2)
+    assert judged(guard, [1.15, 2.81], [True] * 2) == [False, False]
+    assert judged(guard, [1.25, 2.83], [True] * 2) == [True, True]
+
+
+def test_a_lighter_network_is_no_excuse():
+    """A reduction is judged under the KL weight that it found, not under the heavier one that it brought about."""
+    program = program_with(planted(0.05))
+    before, after = (program.start()._replace(kl_weight=jnp.array([weight])) for weight in (0.125, 0.5))
+    figures = [{"fit": 0.7, "kl_weight": 0.5}]
+    for found, weight in ((before, 0.125), (None, 0.5)):
+        assert _as_found(figures, Pause(after, None, None, found, None)) == [{"fit": 0.7, "kl_weight": weight}]
+
+
+@pytest.fixture(scope="module")
+def pruned():
+    """A program whose KL weight is what the network can pay for, and the states and epochs of a run in which it loses
+    weights before every epoch but the first."""
+    reduction = Reduction(TargetSparsity(0.8, reach=0.75), Between(), evidence=Ramp(0.0, 1.0))
+    method = ox.PaperBMR(kl_weight=Affordable(0.9, 0.02, 0.99, 1.0), reduction=reduction)
+    program = program_with(method, budget=ox.Budget(4, 8, 16), examples=64)
+    data = tuple(jnp.asarray(part) for part in tiny_data(64))
+    loop = Loop(program, data)
+    return program, [(epoch, jax.device_get(epoch.state._replace(key=0))) for epoch in loop.epochs(program.start())]
+
+
+def test_a_reduction_is_of_the_posterior_as_it_was_trained(pruned):
+    """ΔF in double precision, from the posterior after the epoch before, under the KL weight of that epoch and with the
+    share of the evidence that is due when the next begins."""
+    program, found = pruned
+    size = program.model.layout.size
+    weights = [float(state.kl_weight[0]) for _, state in found]
+    assert len(set(weights)) > 2
+    for number in (1, 2, 3):
+        _, before = found[number - 1]
+        mean, log_std = (np.asarray(v[0, :size], np.float64) for v in jax.tree.leaves(before.posterior))
+        weight = weights[number - 1] ** (number / 4)
+        precision = 1 + weight * (np.exp(-2 * log_std) - 1)
+        expected = 0.5 * np.log(precision) - 0.5 * (weight * mean * np.exp(-2 * log_std)) ** 2 / precision
+        assert np.allclose(found[number][0].record.delta_f[0], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_kl_weight_is_of_what_is_left(pruned):
+    """By the formula, from the weights that are there once the reduction before the epoch is done."""
+    _, found = pruned
+    nats = [0.5, *(float(state.nats[0]) for _, state in found)]
+    left = [int(state.mask[0].sum()) for _, state in found]
+    assert left[0] > left[1] > left[3]
+    for number, (epoch, _) in enumerate(found):
+        expected = 0.02 * 64 * nats[number] / left[number]
+        assert epoch.metrics[0]["kl_weight"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_fit_is_of_the_last_quarter(pruned):
+    program, _ = pruned
+    loop = Loop(program, tuple(jnp.asarray(part) for part in tiny_data(64)))
+    here = loop._trained(loop._reduced(program.start(), 0), 0)
+    _, figures, _ = loop._judged(here, np.asarray(here.info.neg_elbo, np.float64))
+    assert figures[0]["fit"] == pytest.approx(float(here.info.expected_nll[0, -2:].mean()) / 64, rel=1e-5)
 
 
 def test_a_slow_collapse_is_noticed():

@@ -168,8 +168,7 @@ def exportable(name, keep=0.6, dead=0.4, seed=0, test=True):
     rng = np.random.default_rng(seed)
     mask = np.concatenate([_keep(rng, block, keep, dead) for block in model.layout.blocks])
     size = model.layout.size
-    mean = rng.normal(size=model.latent_count).astype(np.float32)
-    mean[:size][~mask] = 0.0
+    mean = rng.normal(size=model.latent_count).astype(np.float32)  # also of what is gone: the mask must take part
     mean[size:] *= 0.1
     posterior = IndependentNormals(jnp.asarray(mean), jnp.full(model.latent_count, np.float32(-1.5)))
     buffers = tuple(_moved(rng, buffer) for buffer in model.buffers)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,14 @@ import pytest
 
 from occamax.errors import ExportError
 from occamax.evaluation.predictive import Believed, predict
+from occamax.evaluation.temperature import outputs_of_draws
 from occamax.export import arrays_file
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, _network, export_network
 from occamax.export.posterior_file import mutual_information
 from occamax.export.predictor import FORMATS, open_export, open_posterior
 from occamax.inference.posteriors import Point
+from occamax.storage import load_arrays, save_arrays
 from occamax.structure.compaction import compact
 
 from ..tolerances import SINGLE
@@ -51,7 +54,7 @@ def test_every_format_says_what_the_network_says(files):
         assert np.allclose(ask(inputs), _network(source)(inputs), atol=SINGLE)
         assert measured.difference < SINGLE
         assert measured.compared == measured.tested == 40
-        assert set(measured.figures) == {"accuracy", "nll", "ece"}
+        assert set(measured.figures) == {"accuracy", "nll", "ece", "ece_floor"}
         assert measured.numbers[1] < measured.numbers[0]
         assert measured.bytes[1] == path.stat().st_size < measured.bytes[0]
         assert measured.zipped_masked < measured.zipped[0]
@@ -67,6 +70,25 @@ def test_the_figures_are_those_of_the_file(files):
     found = open_export(path)[0](inputs).astype(np.float64)
     assert measured.figures["accuracy"] == np.mean(found.argmax(1) == targets)
     assert measured.figures["nll"] == pytest.approx(-np.log(found[np.arange(40), targets]).mean(), rel=1e-5)
+    assert open_export(path)[1].figures == measured.figures
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_mean_network_has_a_temperature_of_its_own(form, tmp_path):
+    """In the file, not in the posterior beside it."""
+    plain = exportable("lenet", keep=0.1, dead=0.3)
+    path = tmp_path / f"x.{form}"
+    measured = export_network(replace(plain, temperature=2.5), path, form, with_posterior=form == "safetensors")
+    inputs = inputs_for("lenet", 9)
+    logits = np.log(_network(plain)(inputs).astype(np.float64)) / 2.5
+    expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert np.allclose(open_export(path)[0](inputs), expected, atol=SINGLE)
+    assert measured.temperature == 2.5
+    assert measured.difference < SINGLE
+    if form == "safetensors":
+        drawn = open_posterior(path, 5)[0](inputs).expectation
+        ours = predict(plain.model, plain.believed, jax.random.key(0), jnp.asarray(inputs), None, 5).expectation
+        assert np.allclose(drawn, ours, atol=SINGLE)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +106,6 @@ def test_other_networks_and_no_test_set(name, form, tmp_path):
 
 
 def test_classes_without_names_are_numbered(tmp_path):
-    from dataclasses import replace
-
     source = exportable("mlp")
     source = replace(source, card=replace(source.card, class_names=None))
     export_network(source, tmp_path / "x.onnx", "onnx")
@@ -134,6 +154,8 @@ def test_the_posterior_travels(tmp_path):
     assert np.allclose(found.expected_entropy, expected.expected_entropy, atol=1e-4)
     information = mutual_information(found)
     assert (information > 0).all()
+    logits = outputs_of_draws(source.model, source.believed, jax.random.key(0), jnp.asarray(inputs), 20)
+    assert np.allclose(found.std, jax.nn.softmax(logits).std(0), atol=1e-4)
     assert found.std.max() > 0.01
     alive, weights = int(source.believed.mask.sum()), source.model.layout.size
     words = len(arrays_file.load_arrays(path)[1]["posterior"])
@@ -205,6 +227,19 @@ def test_what_is_no_export_is_refused(form, files, tmp_path):
         open_export(tmp_path / f"gone.{form}")
 
 
+def test_changed_words_are_noticed(files, tmp_path):
+    """The arrays are as they were, and so is their digest; but the card says another class."""
+    arrays, text = load_arrays(files["safetensors"][0])
+    said = {name: words for name, words in text.items() if name not in ("format", "digest")}
+    save_arrays(tmp_path / "same.safetensors", arrays, said)
+    assert open_export(tmp_path / "same.safetensors")[1].class_names == files["safetensors"][2].card.class_names
+    said["occamax"] = said["occamax"].replace("class 1", "class 9")
+    assert said["occamax"] != text["occamax"]
+    save_arrays(tmp_path / "other.safetensors", arrays, said)
+    with pytest.raises(ExportError, match="its words do not match their digest"):
+        open_export(tmp_path / "other.safetensors")
+
+
 def test_wrong_names_are_refused(files, tmp_path):
     source = files["onnx"][2]
     with pytest.raises(ExportError, match="--format"):
@@ -227,18 +262,30 @@ def test_the_first_format_is_named():
         Card.from_json('{"format": 1, "class_names": ["a"]}', "file.onnx")
 
 
-def test_a_card_is_made_from_a_run():
+def test_a_later_format_is_named():
+    card = Card(("a",), (1,), "float32", "9.0", format=3)
+    with pytest.raises(ExportError, match=r"file\.onnx: is of export format 3; this version reads 2"):
+        Card.from_json(card.as_json(), "file.onnx")
+
+
+@pytest.mark.parametrize("options", [None, {}, {"size": 32}])
+def test_a_card_is_made_from_a_run(options):
     origin = {
         "data": {
             "class_names": None,
             "target_names": ["price"],
-            "from": {"kind": "table", "encoder": {"columns": ["a"], "categories": [None]}},
+            "from": {"kind": "table", "encoder": {"columns": ["a"], "categories": [None]}, "options": options},
         },
         "example": {"shape": [1], "dtype": "float32"},
     }
-    card = Card.of({"version": "0.2", "origin": origin, "layout": [{}], "network": "own"}, {"rmse": 1.0})
+    last = {"rmse": 1.0, "temperature": 1.1, "mean_temperature": 1.2, "epoch": 3}
+    card = Card.of({"version": "0.2", "origin": origin, "layout": [{}], "network": "own"}, last)
+    assert card.run_figures == {"rmse": 1.0}
+    assert not card.figures  # nobody has measured the file yet
+    assert (card.temperature, card.mean_temperature) == (1.1, 1.2)
     assert (card.class_names, card.target_names, card.input_shape) == (None, ("price",), (1,))
     assert card.encoder == {"columns": ["a"], "categories": [None]}
+    assert card.resize == bool(options)  # images of another size were resized in training
     assert "layout" not in card.config
     assert Card.from_json(card.as_json(), "x") == card
 

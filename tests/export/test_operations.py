@@ -83,7 +83,7 @@ UNARY = {
     "silu": jax.nn.silu,
     "gelu": jax.nn.gelu,
     "exact gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "integer_pow": lambda x: x**5 + x**3 + x**2,
+    "integer_pow": lambda x: x**5 + 2 * x**3 - x**2,
     "inverse": lambda x: (x + 9) ** -2,
     "round": jnp.round,
     "away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),

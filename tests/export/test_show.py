@@ -123,7 +123,7 @@ def test_what_was_measured_is_printed(capsys, tmp_path):
         difference=1e-7,
         difference_of="of a probability",
         compared=40,
-        figures={"accuracy": 0.9},
+        figures={"accuracy": 0.9, "ece": 0.0112, "ece_floor": 0.0071},
         tested=50,
         units=[Kept("hidden", 8, 3), Kept("head", 4, 4, "its units are normalised")],
     )
@@ -136,6 +136,8 @@ def test_what_was_measured_is_printed(capsys, tmp_path):
         "ms at batch 128",
         "accuracy, 50 test examples",
         "its units are",
+        "0.0112 (floor 0.0071)",
+        "the file is the mean network; the figures are those of the file",
         "1.0e-07",
     ):
         assert text in printed

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_softmax
 
 from occamax.data import Stream
 from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
+from occamax.evaluation import best_temperature
 from occamax.experiment.feeder import Feeder
 from occamax.experiment.loop import Evaluation, Loop
 from occamax.experiment.program import Program, Task
@@ -31,7 +33,7 @@ SEEDS = (0, 1)
 EXAMPLES, STEPS = 60, 60
 DATA = tuple(map(jnp.asarray, tiny_data(EXAMPLES)))
 HELD_OUT = HeldOut(EXAMPLES, 2)
-COMPILED = ("train_chunk", "_evaluate", "_outputs", "_divided")
+COMPILED = ("train_chunk", "_evaluate", "_outputs", "_mean_outputs", "_divided")
 
 
 @functools.cache
@@ -93,6 +95,63 @@ def test_held_out_examples_set_the_temperature_and_nothing_else():
         assert np.allclose(first[1] * temperatures[0], last[1] * temperatures[1], rtol=1e-4)
 
 
+def test_the_mean_network_has_a_temperature_of_its_own():
+    """The best for the outputs of the posterior mean on what is held out, by a plain search, with the prior."""
+    last, model = calibrated()[-1], program_of().model
+    inputs, targets = DATA[0][HELD_OUT.places], np.asarray(DATA[1])[HELD_OUT.places]
+    grid = np.exp(np.linspace(-3, 3, 6001))
+    for seed in range(len(SEEDS)):
+        network = model.bind(last.state.posterior.mean[seed], last.state.mask[seed])
+        logits = np.asarray(model.outputs(network, inputs), np.float64)
+        costs = []
+        for temperature in grid:
+            log_prob = log_softmax(logits / temperature, axis=1)[np.arange(len(targets)), targets]
+            costs.append(-log_prob.sum() + 0.5 * (np.log(temperature) / 2.0) ** 2)
+        found = last.metrics[seed]["mean_temperature"]
+        assert found == pytest.approx(grid[np.argmin(costs)], rel=2e-3)
+        assert "mean_temperature" not in calibrated()[0].metrics[seed]
+        assert abs(np.log(found)) > 0.01  # not that of averaged draws, which is in the posterior already
+
+
+def test_no_temperature_depends_on_the_test_set():
+    x, y = map(jnp.asarray, tiny_data(40, seed=7))
+    one, two = (epochs_of(program_of(), test=(x, labels))[-1] for labels in (y, 1 - y))
+    for mine, theirs in zip(one.metrics, two.metrics, strict=True):
+        assert mine["accuracy"] != theirs["accuracy"]
+        assert mine["ece_floor"] == theirs["ece_floor"]
+        for name in ("temperature", "mean_temperature"):
+            assert mine[name] == theirs[name]
+    assert np.array_equal(one.state.posterior.mean, two.state.posterior.mean)
+
+
+def test_the_test_set_sets_no_temperature():
+    """All its labels are wrong: a temperature that was found on it would be as high as it gets."""
+    x, y = DATA[0][:30], 1 - DATA[1][:30]
+    one, two = calibrated()[-1], epochs_of(program_of(), test=(x, y))[-1]
+    assert [e["temperature"] for e in one.metrics] == [e["temperature"] for e in two.metrics]
+    for ours, theirs in zip(*(jax.tree.leaves(e.state._replace(key=0)) for e in (one, two)), strict=True):
+        assert np.array_equal(ours, theirs)
+    found = best_of(two.state, (x, y))
+    assert all(best > 2 * line["temperature"] for best, line in zip(found, two.metrics, strict=True))
+
+
+def best_of(state, data):
+    """The temperature of each seed that these examples would have asked for."""
+    program = program_of()
+    return [best_temperature(outputs, data[1], Categorical(), 2.0) for outputs in program._outputs(state, data[0])]
+
+
+def test_the_last_evaluation_is_the_careful_one():
+    """Of the state as it was calibrated, with all the draws; those on the way with few."""
+    program, test = program_of(), (DATA[0][:30], DATA[1][:30])
+    loop = Loop(program, DATA, Evaluation(test, 50, 3))
+    for epoch in loop.epochs(program.start()):
+        few, many = (loop._scores(epoch.state, test, draws) for draws in (3, 50))
+        for seed in range(len(SEEDS)):
+            assert few[seed]["nll"] != many[seed]["nll"]
+            assert epoch.metrics[seed]["nll"] == (many if epoch.number == 3 else few)[seed]["nll"]
+
+
 def test_the_figures_say_what_held_out_examples_cost():
     costs = [[line["held_out_nll"] for line in epoch.metrics] for epoch in calibrated()]
     wrong = [[line["held_out_nll"] for line in epoch.metrics] for epoch in calibrated(True)]
@@ -117,6 +176,18 @@ def test_what_held_out_examples_cost_sets_the_next_epochs_divergence():
         found = [m["kl_weight"] for m in line]
         assert found == pytest.approx([0.1 * 30 * n / program.model.layout.size for n in before], rel=1e-3)
     assert max(nats[5]) < 0.9 * most
+
+
+def test_no_example_costs_more_than_a_network_that_learnt_nothing():
+    """With every held-out label wrong they cost more; the next KL weight goes by what nothing would cost."""
+    x, y = DATA
+    wrong = y.at[HELD_OUT.places].set(1 - y[HELD_OUT.places])
+    program = program_of(replace(METHOD, kl_weight=Affordable(0.9, 0.1, 0.99, 1.0)), 3)
+    lines = [epoch.metrics for epoch in epochs_of(program, (x, wrong))]
+    most = Categorical().baseline(np.asarray(wrong))
+    for seed in range(len(SEEDS)):
+        assert lines[1][seed]["held_out_nll"] > 1.1 * most
+        assert lines[2][seed]["kl_weight"] == pytest.approx(0.1 * 30 * most / program.model.layout.size, rel=1e-3)
 
 
 def test_an_overconfident_network_becomes_less_sure():
@@ -157,6 +228,7 @@ def test_where_the_last_layer_is_not_the_end_nothing_is_changed():
     after, temperatures = program.calibrate(state, DATA[0][:30], DATA[1][:30])
     assert temperatures == [1.0]
     assert after is state
+    assert program.mean_temperatures(state, DATA[0][:30], DATA[1][:30]) == [None]
 
 
 def test_without_logits_nothing_is_changed():
@@ -166,6 +238,7 @@ def test_without_logits_nothing_is_changed():
     after, temperatures = program.calibrate(state, DATA[0], DATA[0][:, :2])
     assert temperatures == [1.0]
     assert after is state
+    assert program.mean_temperatures(state, DATA[0], DATA[0][:, :2]) == [None]
     loop = Loop(program, (DATA[0], DATA[0][:, :2]))  # nats of a density depend on the unit
     assert loop._with_nats(state, [{"fit": 0.1}], np.array([False])).nats == Affordable(1.0, 1.0).first_nats
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
-from occamax.inference.estimators import Flipout, LocalReparameterisation, SharedDraw
+from occamax.inference.estimators import Flipout, LocalLinear, LocalReparameterisation, SharedDraw
 from occamax.inference.likelihoods import Bernoulli
 from occamax.inference.model import Model
 from occamax.inference.optimizers import AdaBelief
@@ -19,7 +20,7 @@ from occamax.inference.training import Stepper, objective, start
 from occamax.methods import MAP
 
 from ..tolerances import STANDARD_ERRORS
-from ..toys import Fixed, Regression, like, log_likelihood, normal, tiny_data, tiny_model
+from ..toys import Fixed, Regression, filled, like, log_likelihood, normal, tiny_data, tiny_model
 
 ESTIMATORS = [SharedDraw(), Flipout(), LocalReparameterisation()]
 BOTH = jnp.asarray(np.ones(2, bool))  # weights are kept
@@ -75,6 +76,17 @@ def test_local_noise_lowers_the_variance():
     var = {type(estimator): np.asarray(gradients(estimator).mean).var(0).sum() for estimator in ESTIMATORS}
     assert var[LocalReparameterisation] < 0.7 * var[SharedDraw]
     assert var[Flipout] < 0.9 * var[SharedDraw]
+
+
+def test_local_outputs_have_the_layers_moments():
+    """A Gaussian of mean M x + b and variance S² x² + s², the bias's own."""
+    mean, std = filled(eqx.nn.Linear, 3, 4), jax.tree.map(jnp.abs, filled(eqx.nn.Linear, 3, 4, seed=1))
+    x, noise = normal(3, seed=2), normal(4, seed=3)
+    found = jax.jit(lambda: LocalLinear(mean, std, noise)(x))()
+    weight, bias, wide, bias_std, x, noise = (
+        np.asarray(array, np.float64) for array in (mean.weight, mean.bias, std.weight, std.bias, x, noise)
+    )
+    assert np.allclose(found, weight @ x + bias + noise * np.sqrt(wide**2 @ x**2 + bias_std**2), rtol=1e-4)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS[1:], ids=lambda e: type(e).__name__)

@@ -58,7 +58,7 @@ def test_every_part_is_compiled_once():
     program = Program(Task(tiny_model(method.prior), method, Budget(3, 4, 16), HeldOut(SIZE)))
     state = program.start()
     for epoch in range(3):
-        state, _ = program.reduce(state, jnp.float32(epoch / 3))
+        state, _ = program.reduce(state, jnp.float32(epoch / 3), data)
         state = program.with_kl_weight(state)
         state, _ = program.train_chunk[4](state, data)
         program.evaluate(state, *data, num_samples=4 + epoch)

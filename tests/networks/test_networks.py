@@ -126,15 +126,61 @@ SMALL = {
 }
 
 
+def mlp_by_hand(network, image, drop):
+    x = image.ravel()
+    for layer in network.layers[:-1]:
+        x = drop(jax.nn.swish(layer(x)))
+    return network.layers[-1](x)
+
+
+def lenet_by_hand(network, image, drop):
+    for place, layer in enumerate(network.convolutions):
+        image = jnp.tanh(layer(image))
+        image = image if place == 2 else eqx.nn.AvgPool2d(2, 2)(image)
+    return network.head(drop(jnp.tanh(network.hidden(image.ravel()))))
+
+
+def vit_by_hand(network, image, drop):
+    patches = jax.vmap(lambda patch: network.norm_embed(network.embed(patch)))(cut(image, 4))
+    x = jnp.concatenate([network.tokens.weight[:1], patches]) + network.tokens.weight[1:]
+    for block in network.blocks:
+        x = x + drop(block.attention(jax.vmap(block.norm_attention)(x)))  # without a key: nothing is dropped inside
+        hidden = drop(jax.nn.gelu(jax.vmap(block.feedforward.widen)(jax.vmap(block.norm_feedforward)(x))))
+        x = x + drop(jax.vmap(block.feedforward.narrow)(hidden))
+    return network.head(network.norm(x[0]))
+
+
+BY_HAND = {"mlp": (mlp_by_hand, 2), "lenet": (lenet_by_hand, 1), "vit": (vit_by_hand, 3)}
+
+
 @pytest.mark.parametrize("name", SMALL)
-def test_dropout_is_where_the_paper_has_it(name):
-    """In these three, at the rate that is asked for, and only while they train."""
+def test_dropout_is_where_the_paper_has_it(name, monkeypatch):
+    """After the linear layers but the last, at the rate that is asked for, each time with a key of its own, and only
+    while the network trains. Dropout leaves a mark here that tells rate and place; the networks are written again."""
     build, arguments, options = SMALL[name]
     network, image = filled(build, *arguments, dropout=0.2, **options), normal(*arguments[0])
-    asked = jax.jit(lambda key: network(image, key=key))
-    assert not np.allclose(asked(jax.random.key(1)), asked(jax.random.key(2)))
-    still = eqx.nn.inference_mode(network)
-    assert np.array_equal(jax.jit(lambda: still(image))(), jax.jit(lambda: still(image, key=jax.random.key(1)))())
+    by_hand, count = BY_HAND[name]
+    keys = []
+
+    def mark(self, x, *, key=None, inference=None):
+        if key is None or self.inference:
+            return x
+        keys.append(key)
+        return x + self.p * jnp.cos(3 * x)
+
+    monkeypatch.setattr(eqx.nn.Dropout, "__call__", mark)
+
+    @jax.jit
+    def all_ways(key):
+        trained, still = (net(image, key=key) for net in (network, eqx.nn.inference_mode(network)))
+        again, never = (by_hand(network, image, drop) for drop in (lambda x: x + 0.2 * jnp.cos(3 * x), lambda x: x))
+        return trained, still, again, never, jnp.stack([jax.random.key_data(own) for own in keys])
+
+    trained, still, again, never, own = all_ways(jax.random.key(1))
+    assert np.allclose(trained, again, atol=10 * SINGLE)
+    assert np.allclose(still, never, atol=10 * SINGLE)
+    assert not np.allclose(trained, still, atol=0.01)
+    assert len(np.unique(own, axis=0)) == len(own) == count
     assert dropout_rates(NETWORKS[name].template((1, 32, 32), 10, 0.2)) == {0.2}
 
 

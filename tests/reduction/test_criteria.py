@@ -1,12 +1,16 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.special import digamma, expit
 
 from occamax.errors import ArgumentError
+from occamax.inference.posteriors import IndependentNormals
 from occamax.reduction import (
     Beliefs,
     Between,
@@ -21,6 +25,7 @@ from occamax.reduction import (
 )
 from occamax.reduction.delta_f import removal
 
+from ..tolerances import STANDARD_ERRORS
 from ..toys import layout_of
 
 
@@ -161,24 +166,85 @@ def test_target_sparsity_is_reached_when_asked():
 
 def test_baseline_scores():
     layout = layout_of(1, 1, 1)
-    made = beliefs([1.0, 2.0, 3.0, 4.0], [1.0, 0.1, 10.0, 4.0], weight=[5.0, -1.0, 2.0, 0.5])
-    assert TargetSparsity(0.5, Magnitude()).decide(layout, made).keep.tolist() == [True, False, True, False]
+    made = beliefs([1.0, 2.0, 3.0, 4.0], [1.0, 0.1, 10.0, 4.0], weight=[5.0, -4.0, 2.0, 0.5])
+    assert TargetSparsity(0.5, Magnitude()).decide(layout, made).keep.tolist() == [True, True, False, False]
     assert TargetSparsity(0.5, SignalToNoise()).decide(layout, made).keep.tolist() == [False, True, False, True]
     assert TargetSparsity(0.5, Chance()).decide(layout, made).keep.sum() == 2
 
 
-def test_horseshoe_learns_which_rows_are_dead():
-    """Rows at their prior shrink and go; rows the data insist on stay. Its objective falls."""
+@functools.cache
+def horseshoe():
+    """Weights of which every other row is at its prior and the data insist on the rest; what the criterion decides, and
+    the scales that it has learned for that, before and after."""
     layout = layout_of(12, 6, 2)
     rng = np.random.default_rng(0)
-    first = layout.row_groups(0) % 2 == 0  # the dead rows
-    mean = np.where(first, 0.05 * rng.normal(size=layout.sizes[0]), 1.5 * np.sign(rng.normal(size=layout.sizes[0])))
-    std = np.where(first, 0.8, 0.05)
+    dead = layout.row_groups(0) % 2 == 0
+    mean = np.where(dead, 0.05 * rng.normal(size=layout.sizes[0]), 1.5 * np.sign(rng.normal(size=layout.sizes[0])))
+    std = np.where(dead, 0.8, 0.05)
     mean, std = np.concatenate([mean, np.ones(layout.sizes[1])]), np.concatenate([std, np.full(layout.sizes[1], 0.1)])
-    decision = jax.jit(lambda made: HorseshoeCriterion(steps=100).decide(layout, made))(beliefs(mean, std))
-    keep = np.asarray(decision.keep[: layout.sizes[0]])
-    assert not keep[first].any()
-    assert keep[~first].all()
+    made, criterion = beliefs(mean, std), HorseshoeCriterion(steps=3000, draws=16)
+
+    @jax.jit
+    def run(made):
+        first = IndependentNormals.around(criterion._first_guess(layout, made.mean**2 + made.std**2), 0.1)
+        return criterion.decide(layout, made), first, criterion.fit_scales(layout, made, made.std**2)
+
+    return (mean, std), dead, *run(made)
+
+
+def evidence_of(log_scales):
+    """ΔF of each weight under the horseshoe's scales, draws × weights: the paper's formulas, in double precision."""
+    (mean, std), *_ = horseshoe()
+    slab, a, b, row_a, row_b = np.split(np.exp(log_scales), np.cumsum([1, 2, 2, 6]), axis=1)
+    c_var, row_var = 1 / slab, 0.01**2 * a[:, :1] / b[:, :1] * row_a / row_b
+    gamma_var = c_var * row_var / (c_var + row_var)
+    rows = [np.repeat(gamma_var, 12, axis=1), gamma_var, np.repeat(a[:, 1:] / b[:, 1:], 14, axis=1)]  # biases last
+    theta = np.concatenate(rows, axis=1)
+    rho = theta + std**2 - theta * std**2
+    return -0.5 * np.log(rho) - 0.5 * (mean / std) ** 2 * (1 - theta / rho)
+
+
+def horseshoe_objective(log_mean, log_std):
+    """E_q[−Σ ΔF] + KL(q ‖ p), the second by scipy's densities, over common draws."""
+    shapes, rates = np.array([2.0] + [0.5] * 16), np.array([6.0] + [1.0] * 16)
+    drawn = log_mean + log_std * np.random.default_rng(1).normal(size=(4000, 17))
+    log_q = stats.norm.logpdf(drawn, log_mean, log_std)
+    log_p = stats.gamma.logpdf(np.exp(drawn), shapes, scale=1 / rates) + drawn  # of the logarithm
+    return (log_q - log_p).sum(1).mean() - evidence_of(drawn).sum(1).mean()
+
+
+def moments(scales):
+    return np.asarray(scales.mean, np.float64), np.asarray(scales.std, np.float64)
+
+
+def test_horseshoe_learns_which_rows_are_dead():
+    """Rows at their prior shrink and go, rows the data insist on stay; and the record says what a layer's weights are
+    worth under the scales that were learned."""
+    _, dead, decision, _, fitted = horseshoe()
+    keep = np.asarray(decision.keep[: dead.size])
+    assert not keep[dead].any()
+    assert keep[~dead].all()
+    mean, std = moments(fitted)
+    each = evidence_of(mean + std * np.random.default_rng(2).normal(size=(4000, 17)))
+    for found, part in zip(decision.threshold, np.split(each, [dead.size], axis=1), strict=True):
+        worth = part.mean(1)
+        assert abs(float(found) - worth.mean()) < STANDARD_ERRORS * worth.std() / np.sqrt(16)
+
+
+def test_the_horseshoes_objective_is_least_where_it_ends():
+    """It has fallen, and no kind of scale that is made larger or smaller lowers it further."""
+    *_, first, fitted = horseshoe()
+    mean, std = moments(fitted)
+    least = horseshoe_objective(mean, std)
+    assert least < horseshoe_objective(*moments(first)) - 1.0
+    places = {"slab": [0], "a": [1], "output a": [2], "b": [3], "output b": [4]}
+    places |= {"dead a": [5, 7, 9], "row a": [6, 8, 10], "dead b": [11, 13, 15], "row b": [12, 14, 16]}
+    for change in (-0.7, 0.7):
+        for name, own in places.items():
+            moved = mean.copy()
+            moved[own] += change
+            assert horseshoe_objective(moved, std) > least, (name, change)
+        assert horseshoe_objective(mean, std * np.exp(change)) > least
 
 
 def test_schedule():

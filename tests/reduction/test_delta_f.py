@@ -158,6 +158,38 @@ def test_retempering_is_what_the_exact_posterior_does(x64, weight):
         assert np.allclose(one, other, atol=CLOSED_FORM)
 
 
+def test_retempering_is_off_where_inputs_correlate(x64):
+    """Ten examples of two inputs at correlation .9, unit noise and prior: the mean-field optimum at β has the mean
+    (H + βI)⁻¹h and the precisions diag(H)/β + 1. Reweighed, its variances are those of β = 1, its means are not."""
+    H = 10 * np.array([[1.0, 0.9], [0.9, 1.0]])
+    h = H @ np.array([0.929, -1.387])
+
+    def optimum(beta):
+        return arrays(np.linalg.solve(H + beta * np.eye(2), h), 1 / (np.diag(H) / beta + 1))
+
+    (mean, var), found = optimum(1.0), delta_f.retempered(*optimum(0.05), 0.05)
+    assert np.allclose(found[1], var, rtol=CLOSED_FORM)
+    assert not np.allclose(found[0], mean, rtol=0.1)
+    assert np.isclose(delta_f.removal(mean, var)[0], 0.48, atol=0.005)
+    assert np.isclose(delta_f.removal(*found)[0], -2.31, atol=0.005)
+
+
+def test_the_sum_of_a_group_is_off_where_inputs_correlate(x64):
+    """24 equal weights whose posterior means are .05, 220 examples, unit noise, prior variance ⅛."""
+    count, full_var = 24, 1 / 8
+
+    def both(correlation):
+        H = 220 * ((1 - correlation) * np.eye(count) + correlation)
+        precision = H + np.eye(count) / full_var
+        mean, var, covariance = arrays(np.full(count, 0.05), 1 / np.diag(precision), np.linalg.inv(precision))
+        group = jnp.zeros(count, int)
+        summed = delta_f.grouped(mean, var, group, 1, full_var=full_var).delta_f[0]
+        return float(summed), float(delta_f.dense(mean, covariance, 0.0, full_var).delta_f)
+
+    assert np.isclose(*both(0.0), rtol=CLOSED_FORM)
+    assert np.allclose(both(0.3), [33, -15], atol=0.5)
+
+
 def test_a_posterior_at_its_prior_stays_there(x64):
     mean, var = delta_f.retempered(*arrays(0.0, 1.0), 0.1)
     assert (float(mean), float(var)) == (0.0, 1.0)

@@ -23,7 +23,7 @@ from occamax.inference.priors import FlatPrior
 from occamax.inference.schedules import Constant, Cosine, Ramp
 from occamax.inference.training import Stepper, start
 from occamax.methods import MAP, PaperBMR
-from occamax.reduction import Every, Evidence, Magnitude, Reduction, SpikeAndSlab, TargetSparsity, reduce
+from occamax.reduction import Chance, Every, Evidence, Magnitude, Reduction, SpikeAndSlab, TargetSparsity, reduce
 from occamax.reduction.reducing import idle
 from occamax.structure.units import Part, Units
 
@@ -43,8 +43,8 @@ def prepared():
 
 @functools.cache
 def compiled(reduction, units=()):
-    model, optimizer, *_ = prepared()
-    return jax.jit(lambda state, progress: reduce(model, state, reduction, optimizer, progress, units))
+    model, *_ = prepared()
+    return jax.jit(lambda state, progress: reduce(model, state, reduction, progress, units))
 
 
 def reduced(reduction, state=None, progress=0.0, units=()):
@@ -144,8 +144,8 @@ def test_the_output_layer_is_spared_unless_asked():
 
 
 def test_reduction_is_the_same_compiled_and_not():
-    model, optimizer, _, state = prepared()
-    eager, record = reduce(model, state, Reduction(), optimizer)
+    model, _, _, state = prepared()
+    eager, record = reduce(model, state, Reduction())
     compiled_state, compiled_record = reduced(Reduction())
     assert np.array_equal(eager.mask, compiled_state.mask)
     assert np.allclose(record.delta_f, compiled_record.delta_f, rtol=1e-5)
@@ -166,6 +166,13 @@ def test_evidence_goes_back_on_the_temper(share, beta):
     assert np.allclose(record.delta_f, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_chance_is_another_at_every_reduction():
+    state, chance = prepared()[-1], Reduction(TargetSparsity(0.5, Chance()))
+    one, again, other = (reduced(chance, each)[0].mask for each in (state, state, state._replace(step=state.step + 6)))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
 def point_state(value):
     model, optimizer, *_ = prepared()
     return start(model, Point(value), optimizer, jax.random.key(0))
@@ -174,11 +181,11 @@ def point_state(value):
 @pytest.mark.parametrize("reduction", [Reduction(), Reduction(TargetSparsity(0.5)), Reduction(unit_price=0.0)])
 def test_a_point_estimate_has_no_evidence(reduction):
     """Refused when the method is made; and if one goes by hand, when it reduces."""
-    model, optimizer, *_ = prepared()
+    model, *_ = prepared()
     with pytest.raises(ArgumentError, match=r"reduction: .*mean-field"):
         MAP(reduction=reduction)
     with pytest.raises(ArgumentError, match="mean-field"):
-        reduce(model, point_state(jnp.zeros(model.latent_count)), reduction, optimizer)
+        reduce(model, point_state(jnp.zeros(model.latent_count)), reduction)
 
 
 def test_a_point_estimate_is_pruned_by_magnitude():

@@ -1,4 +1,4 @@
-"""The grid: skipped, resumed, shared, failing; and what is said of its results."""
+"""The grid: skipped, resumed, shared, failing."""
 
 import json
 import subprocess
@@ -14,10 +14,8 @@ from occamax.errors import ArgumentError, RunError
 from occamax.experiment import run as run_module
 from occamax.experiment.config import Config
 from occamax.networks import NetworkSource
-from occamax.report import Group
 from occamax.reproduction import grid as grid_module
-from occamax.reproduction.cells import QUANTILES, CellResult, cell_file, read_cells, write_cell
-from occamax.reproduction.comparison import Row, agreement, checks, compare, measured_timings, misses
+from occamax.reproduction.cells import cell_file, read_cells, write_cell
 from occamax.reproduction.grid import Cell, Grid, run
 from occamax.reproduction.published import Figure, published, short
 
@@ -204,71 +202,6 @@ def test_a_damaged_cell_is_named(finished, tmp_path):
         path.write_text(text)
         with pytest.raises(RunError, match=r"x\.json"):
             read_cells(tmp_path)
-
-
-def made(method, accuracy=0.9, nll=0.3, ece=0.01, sparsity=0.0, speed=100.0, weights=1.0, network="mlp"):
-    summary = {"accuracy": accuracy, "nll": nll, "ece": ece, "sparsity": sparsity, "steps_per_second": speed}
-    config = Config("fashion_mnist", network, method)
-    spread = dict.fromkeys(("first", "last"), weights * QUANTILES)
-    return CellResult(Group(config, [], [[]], [summary]), "c", spread, None)
-
-
-def test_rows_know_the_best_and_the_difference():
-    rows = compare([made("map", nll=0.5), made("bmr-paper", nll=0.25, sparsity=0.98)])
-    assert [row.key[2] for row in rows] == ["map", "bmr-paper"]
-    assert rows[0].best == {"accuracy", "ece"}  # a tie is shared
-    assert rows[1].best == {"accuracy", "ece", "nll", "pruned"}
-    assert rows[1].difference("nll") == pytest.approx(0.25 - 0.36)
-    assert rows[0].difference("pruned") is None
-
-
-@pytest.mark.parametrize(
-    ("change", "missed"),
-    [
-        ({"accuracy": 0.854}, 1),
-        ({"accuracy": 0.856}, 0),
-        ({"accuracy": 0.99}, 0),
-        ({"nll": 0.41}, 1),
-        ({"nll": 0.1}, 0),
-        ({"ece": 0.026}, 1),
-        ({"pruned": 0.94}, 1),
-        ({"pruned": 0.999}, 0),
-    ],
-)
-def test_worse_than_published_is_a_miss_and_better_is_not(change, missed):
-    ours = {"accuracy": 0.87, "nll": 0.36, "ece": 0.01, "pruned": 0.993, **change}
-    key = ("fashion_mnist", "mlp", "bmr-paper")
-    row = Row(key, 1, ours, published()[key])
-    assert len(misses(row)) == missed
-    assert agreement([row]).numbers.startswith(f"{1 - missed} of 1")
-    assert agreement([row]).holds is None  # one cell is not the grid
-
-
-def test_checks_can_hold_and_can_fail():
-    slow = [
-        made("flat", ece=0.02, nll=0.4),
-        made("tiered", ece=0.03, nll=0.5, speed=60),
-        made("bmr-paper", weights=0.5),
-    ]
-    assert [check.holds for check in checks(slow)] == [None, True, True, True, True]
-    fast = [made("flat", ece=0.001, nll=0.1), made("tiered", weights=0.5), made("bmr-paper")]
-    assert [check.holds for check in checks(fast)] == [None, False, False, False, False]
-    assert [check.holds for check in checks([])] == [None] * 5
-
-
-def test_steps_timed_alone_count_more_than_runs_that_shared_a_device(tmp_path):
-    rows = [{"name": "tiered", "ms_per_step": 2.0}, {"name": "bmr-paper", "ms_per_step": 1.0}, {"name": "peer"}]
-    (tmp_path / "gpu.json").write_text(
-        json.dumps({"device": "gpu: some", "ceilings": {}, "networks": {"mlp": rows, "lenet": []}})
-    )
-    (tmp_path / "cpu.json").write_text(
-        json.dumps({"device": "cpu: cpu", "ceilings": {}, "networks": {"mlp": [{"name": "tiered", "ms_per_step": 9}]}})
-    )
-    timings = measured_timings(tmp_path)
-    assert timings == {("mlp", "tiered"): 0.002, ("mlp", "bmr-paper"): 0.001}
-    slower = [made("flat"), made("tiered"), made("bmr-paper", speed=1)]
-    assert checks(slower)[-1].holds is False
-    assert checks(slower, timings)[-1].holds is True
 
 
 def test_cells_of_the_first_version_are_still_read(finished, tmp_path):

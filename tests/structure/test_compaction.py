@@ -129,6 +129,16 @@ def test_a_sum_without_a_bias_gets_one(x64):
     assert difference(graph, small, (3,)) < SAME
 
 
+def test_a_unit_behind_a_dead_gain_goes(x64):
+    """What is multiplied by zero is zero, whatever it was."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(3, 4)), np.array([1.0, 0, 2, 0]), rng.normal(size=(4, 2))]
+    graph = traced(lambda a, x: (jnp.tanh(x @ a[0]) * a[1]) @ a[2], arrays, (3,))
+    small, report = compact(graph)
+    assert [(kept.before, kept.after) for kept in report if kept.where != "inputs"] == [(4, 2)]
+    assert difference(graph, small, (3,)) < SAME
+
+
 @pytest.mark.parametrize(("padding", "bias", "after"), [("VALID", 1.0, 3), ("SAME", 1.0, 4), ("SAME", 0.0, 3)])
 def test_a_constant_channel_before_padding_stays_unless_it_is_zero(padding, bias, after, x64):
     rng = np.random.default_rng(0)

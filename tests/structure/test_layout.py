@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from occamax import networks
@@ -151,6 +151,19 @@ def test_a_tied_weight_is_counted_once():
     assert sorted(read(Tied(), like(dtype=np.int32)).sizes) in ([5, 15], [20])  # the bias may be the table's own
 
 
+def test_the_output_layer_is_the_last_product_whatever_comes_after_it():
+    class Scaled(eqx.Module):
+        gain: jax.Array
+        inner: Tiny
+        shift: jax.Array
+
+        def __call__(self, x):
+            return self.inner(x) * self.gain + self.shift
+
+    layout = read(Scaled(jnp.ones(2), Tiny(), jnp.zeros(2)), like(4))
+    assert layout.names == ("inner.first", "gain", "inner.second")  # the shift is the gain's bias
+
+
 def test_a_network_without_weights_is_refused():
     with pytest.raises(LayoutError, match="no floating-point array that is random"):
         read(eqx.nn.Lambda(jnp.tanh), like(3))
@@ -220,6 +233,8 @@ def test_spread_totals_and_rows_agree_with_the_matrices(sizes, seed):
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.booleans(), st.integers(0, 99)
 )
+@example([2, 3], {1}, True, 0)  # inputs first, as flax and torch's transposed layers have them
+@example([2, 3, 2], {0, 2}, True, 0)
 def test_groups_are_the_rows_and_columns_of_the_matrix(shape, axes, has_bias, seed):
     """Whatever the axes that count the outputs: sums by group are sums over the matrix, here made with numpy."""
     outputs = tuple(sorted(axis for axis in axes if axis < len(shape))) or (0,)

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from occamax.networks import LeNet, plain_convolutions
@@ -148,6 +149,13 @@ def test_weights_that_are_cut_scaled_or_one_for_each_head():
     assert found["bias"] == ("bias", 1, (0,), "fused")
     assert found["scaled"] == ("matmul", 4, (1,), None)
     assert found["gain"] == ("gain", 1, (0,), None)
+
+
+def test_numbers_that_stand_in_several_places_of_a_matrix():
+    """Six numbers make a matrix of two by two whose diagonals are the same: an output is a sum of two."""
+    places = np.array([[1, 2], [0, 1]])
+    found = read(functional({"band": (6,)}, (2,), lambda net, x: x @ net["band"][places]))
+    assert found["band"][:2] == ("matmul", 2)
 
 
 def test_both_branches_and_loops_are_read():

@@ -1,7 +1,9 @@
 """How good probabilities are. Host arrays in float64; one number each."""
 
+from typing import NamedTuple
+
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 
 def accuracy(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"]) -> float:
@@ -24,8 +26,35 @@ def calibration_error(
     depend on the order of the examples.
     """
     confidence = probabilities.max(1).astype(np.float64)
-    hit = probabilities.argmax(1) == labels
+    return _error(confidence, _bin_of(confidence, bins), probabilities.argmax(1) == labels)
+
+
+class Floor(NamedTuple):
+    """The calibration error that chance alone makes: its mean and its deviation from one test set to another."""
+
+    mean: float
+    std: float
+
+
+def calibration_floor(
+    probabilities: Float[np.ndarray, "n classes"], bins: int = 20, seed: int = 0, repeats: int = 200
+) -> Floor:
+    """What `calibration_error` would say of a perfectly calibrated classifier with these very confidences.
+
+    It is not zero: of a hundred examples at a confidence of .8, rarely exactly eighty are hits. Whether an example is
+    one is drawn with the probability that its confidence is, `repeats` times. No labels are looked at.
+    """
+    rng, confidence = np.random.default_rng(seed), probabilities.max(1).astype(np.float64)
+    bin_of = _bin_of(confidence, bins)
+    drawn = [_error(confidence, bin_of, rng.random(len(confidence)) < confidence) for _ in range(repeats)]
+    return Floor(float(np.mean(drawn)), float(np.std(drawn, ddof=1)))
+
+
+def _bin_of(confidence: Float[np.ndarray, "n"], bins: int) -> Int[np.ndarray, "n"]:
     edges = np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1])
-    bin_of = np.searchsorted(edges, confidence, side="left")
-    gaps = np.bincount(bin_of, weights=hit - confidence, minlength=bins)  # Σ (hit − confidence) of each bin
-    return float(np.abs(gaps).sum() / len(labels))
+    return np.searchsorted(edges, confidence, side="left")
+
+
+def _error(confidence: Float[np.ndarray, "n"], bin_of: Int[np.ndarray, "n"], hit: Bool[np.ndarray, "n"]) -> float:
+    gaps = np.bincount(bin_of, weights=hit - confidence)  # Σ (hit − confidence) of each bin
+    return float(np.abs(gaps).sum() / len(confidence))

@@ -12,7 +12,7 @@ from ..inference.likelihoods import Categorical
 from ..inference.model import Model
 from ..inference.posteriors import Posterior
 from ..structure.calling import Buffers
-from .metrics import accuracy, brier, calibration_error
+from .metrics import accuracy, brier, calibration_error, calibration_floor
 
 CHUNK = 1000  # examples at a time
 
@@ -79,9 +79,10 @@ def predict(
     return lax.fori_loop(0, num_samples, one_draw, empty)
 
 
-def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str, float]:
+def score(model: Model, predictive: Predictive, targets: np.ndarray, with_floor: bool = False) -> dict[str, float]:
     """The figures of a predictive: always nll; accuracy, ece, brier and confidence for classes, rmse for numbers.
-    Confidence is the mean probability of the class named: above the accuracy, the network is too sure of itself."""
+    Confidence is the mean probability of the class named: above the accuracy, the network is too sure of itself.
+    `with_floor` adds the ece that chance alone makes, and its deviation."""
     expectation = np.asarray(predictive.expectation, np.float64)
     figures = {"nll": float(-np.mean(np.asarray(predictive.log_likelihood, np.float64)))}
     if isinstance(model.likelihood, Categorical):
@@ -89,6 +90,8 @@ def score(model: Model, predictive: Predictive, targets: np.ndarray) -> dict[str
         figures["ece"] = calibration_error(expectation, targets)
         figures["brier"] = brier(expectation, targets)
         figures["confidence"] = float(expectation.max(1).mean())
+        if with_floor:
+            figures["ece_floor"], figures["ece_floor_std"] = calibration_floor(expectation)
     else:
         figures["rmse"] = float(np.sqrt(np.mean((expectation - targets.reshape(expectation.shape)) ** 2)))
     return figures

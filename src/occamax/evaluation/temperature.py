@@ -25,6 +25,11 @@ def outputs_of_draws(
     return lax.map(lambda own: outputs_of(model, believed, believed.posterior.draw(own), inputs, chunk), keys)
 
 
+def outputs_of_mean(model: Model, believed: Believed, inputs: Array, chunk: int = CHUNK) -> Float[Array, "1 n out"]:
+    """What the one network at the posterior mean puts out, as if it were a single draw."""
+    return outputs_of(model, believed, believed.posterior.point, inputs, chunk)[None]
+
+
 def best_temperature(
     outputs: Float[Array, "draws n out"], targets: Array, likelihood: Likelihood, log_std: float = math.inf
 ) -> float:

@@ -21,6 +21,7 @@ from ..names import choose
 from ..storage import RunLock, copy_atomic, load_arrays, load_metadata, save_arrays, write_atomic
 from .config import Config
 
+NATS = "predicted", "expected_nll", "divergence", "data_count"  # of a reduction, see `Record`
 HISTOGRAM_EDGES = np.concatenate([-np.logspace(4, -1, 26), np.linspace(-0.1, 0.1, 3)[1:-1], np.logspace(-1, 1, 11)])
 
 
@@ -207,7 +208,10 @@ class RunFolder:
                     "delta_f_after": _histogram(delta_f[start:stop][kept]),
                 }
             )
-        self.append("reductions.jsonl", {"epoch": epoch, "undone": undone, "layers": layers})
+        found = {name: float(getattr(record, name)) for name in NATS}
+        nats = {name: value if np.isfinite(value) else None for name, value in found.items()}  # JSON has no infinity
+        proposed = {"proposed": int(record.proposed), "removed": int((before & ~mask).sum())}
+        self.append("reductions.jsonl", {"epoch": epoch, "undone": undone, **proposed, **nats, "layers": layers})
         arrays = {
             "mask": np.packbits(mask),
             "delta_f": delta_f[before].clip(-6e4, 6e4).astype(np.float16),

@@ -108,13 +108,23 @@ class Loop:
         if due and not self.guard.held.all():
             before = jax.tree.map(jnp.copy, state) if self.guard.is_on else None
             mask = jnp.copy(state.mask)
-            state, record = self.program.reduce(state, jnp.float32(epoch / self.program.budget.epochs))
+            progress = jnp.float32(epoch / self.program.budget.epochs)
+            state, record = self.program.reduce(state, progress, self._measured_on(epoch))
             if before is not None and self.guard.held.any():  # some seeds sit this one out
                 state = choose(self.guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
         state = self.program.with_kl_weight(state)
         empty = jnp.zeros((len(self.program.seeds), 0))
         return Pause(state, Info(empty, empty, empty), record, before, mask)
+
+    def _measured_on(self, epoch: int) -> Batch:
+        """The training examples on which the reduction before this epoch is measured: others every time, the same ones
+        after a resume."""
+        assert self.reduction is not None
+        budget, held_out = self.program.budget, self.program.task.held_out
+        count = self.reduction.measuring.count(budget.steps_per_epoch * budget.batch_size, held_out.trained)
+        numbers = np.random.default_rng(epoch).choice(held_out.trained, count, replace=False)
+        return _examples(self.train, held_out.places_trained(numbers))
 
     def _trained(self, here: Pause, epoch: int) -> Pause:
         """The rest of the epoch's steps."""
@@ -173,25 +183,31 @@ class Loop:
         """Adds what the test set says to the figures; at the end the state is calibrated first."""
         if is_last and self.held is not None:
             state, temperatures = self.program.calibrate(state, *self.held)
-            for line, temperature in zip(figures, temperatures, strict=True):
+            of_means = self.program.mean_temperatures(state, *self.held)
+            for line, temperature, of_mean in zip(figures, temperatures, of_means, strict=True):
                 line["temperature"] = temperature
+                if of_mean is not None:
+                    line["mean_temperature"] = of_mean
         if self.evaluation.test is not None:
-            found = self._scores(state, self.evaluation.test, self.evaluation.draws(is_last))
+            found = self._scores(state, self.evaluation.test, self.evaluation.draws(is_last), is_last)
             for line, own in zip(figures, found, strict=True):
                 line.update(own)
         return state
 
-    def _scores(self, state: State, data: Batch, num_samples: int) -> list[dict[str, float]]:
+    def _scores(self, state: State, data: Batch, num_samples: int, with_floor: bool = False) -> list[dict[str, float]]:
         """The figures of every seed's predictive."""
         predictive, targets = jax.device_get(self.program.evaluate(state, *data, num_samples)), np.asarray(data[1])
-        return [score(self.program.model, of_seed(predictive, i), targets) for i in range(len(self.program.seeds))]
+        seeds = range(len(self.program.seeds))
+        return [score(self.program.model, of_seed(predictive, i), targets, with_floor) for i in seeds]
 
 
 def _held_out(train: Batch | Stream, program: Program) -> Batch | None:
     """The examples that are held out of training, where the computation is."""
     places = program.task.held_out.places
-    if not len(places):
-        return None
+    return _examples(train, places) if len(places) else None
+
+
+def _examples(train: Batch | Stream, places: np.ndarray) -> Batch:
     if isinstance(train, Stream):
         return jax.tree.map(jnp.asarray, train.take(places))
     return train[0][places], train[1][places]

@@ -11,10 +11,18 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 
 from ..data.held_out import HeldOut
 from ..errors import ArgumentError, ExportError
-from ..evaluation import Believed, Predictive, best_temperature, outputs_of_draws, predict, with_outputs_divided
+from ..evaluation import (
+    Believed,
+    Predictive,
+    best_temperature,
+    outputs_of_draws,
+    outputs_of_mean,
+    predict,
+    with_outputs_divided,
+)
 from ..inference.model import Model
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
-from ..inference.training import EVALUATION_STREAM, Augment, Budget, Info, State, Stepper, start
+from ..inference.training import EVALUATION_STREAM, Augment, Batch, Budget, Info, State, Stepper, start
 from ..methods import Method
 from ..reduction.reducing import Record, reduce
 from ..structure.units import Units
@@ -51,15 +59,19 @@ class Program:
             steps: self._compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
             for steps in set(self.chunks)
         }
-        self.reduce: Callable[[State, Array], tuple[State, Record]] = self._compile(self._reduction, 1, donate=True)
+        self.reduce: Callable[[State, Array, Batch], tuple[State, Record]] = self._compile(
+            self._reduction, 2, donate=True
+        )
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(self._evaluation, 3)
         self._outputs: Callable[[State, Array], Array] = self._compile(self._outputs_of_draws, 1)
+        self._mean_outputs: Callable[[State, Array], Array] = self._compile(self._outputs_of_mean, 1)
         self._divided: Callable[[State, Array], State] = self._compile(self._with_outputs_divided, 0, own=2)
         self._kl_weight: Callable[[Array, Array, Array], Array] = self._compile(self._kl_weight_of, 0, own=3)
 
-    def _reduction(self, state: State, progress: Array) -> tuple[State, Record]:
-        assert self.method.reduction is not None
-        return reduce(self.model, state, self.method.reduction, self.optimizer, progress, self.task.units)
+    def _reduction(self, state: State, progress: Array, examples: Batch) -> tuple[State, Record]:
+        how, trained = self.method.reduction, self.task.held_out.trained
+        assert how is not None
+        return reduce(self.model, state, how, progress, self.task.units, examples, trained)
 
     def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
         key = jax.random.fold_in(state.key, EVALUATION_STREAM)
@@ -69,6 +81,9 @@ class Program:
         assert self.method.calibration is not None
         key = jax.random.fold_in(state.key, EVALUATION_STREAM)
         return outputs_of_draws(self.model, believed(state), key, inputs, self.method.calibration.num_samples)
+
+    def _outputs_of_mean(self, state: State, inputs: Array) -> Array:
+        return outputs_of_mean(self.model, believed(state), inputs)
 
     def _with_outputs_divided(self, state: State, temperature: Array) -> State:
         return state._replace(posterior=with_outputs_divided(self.model, state.posterior, state.mask, temperature))
@@ -99,15 +114,34 @@ class Program:
         unchanged = state, [1.0] * len(self.seeds)
         if not self.model.likelihood.takes_logits or self.method.calibration is None:
             return unchanged
-        before = self._outputs(state, inputs)
+        after, found = self._at_best_temperatures(self._outputs, state, inputs, targets)
+        return unchanged if after is None else (after, found)
+
+    def mean_temperatures(self, state: State, inputs: Array, targets: Array) -> list[float] | list[None]:
+        """By which the outputs of each seed's network at the posterior mean are best divided, on the same examples. It
+        is another than that of averaged draws, whose average is less sure than they are. The state stays as it is: the
+        temperature is for a file that holds this one network. None where there is none to find, as in `calibrate`, and
+        for a point estimate, which is calibrated already."""
+        is_asked = self.method.calibration is not None and self.model.likelihood.takes_logits
+        if not is_asked or not state.posterior.has_deviations:
+            return [None] * len(self.seeds)
+        after, found = self._at_best_temperatures(self._mean_outputs, state, inputs, targets)
+        return [None] * len(self.seeds) if after is None else found
+
+    def _at_best_temperatures(
+        self, ask: Callable[[State, Array], Array], state: State, inputs: Array, targets: Array
+    ) -> tuple[State | None, list[float]]:
+        """The state whose outputs are divided by each seed's best temperature, and those; no state where dividing the
+        last layer does not divide the outputs."""
+        assert self.method.calibration is not None
+        before = ask(state, inputs)
         log_std, likelihood = self.method.calibration.log_temperature_std, self.model.likelihood
         found = [best_temperature(outputs, targets, likelihood, log_std) for outputs in before]
         after = self._divided(state, jnp.asarray(found, jnp.float32))
-        wanted, outputs = np.asarray(before), np.asarray(self._outputs(after, inputs))
+        wanted, outputs = np.asarray(before), np.asarray(ask(after, inputs))
         wanted = wanted / np.reshape(found, (-1, 1, 1, 1))
-        if np.abs(outputs - wanted).mean() > 0.02 * np.abs(wanted).mean():  # bfloat16 rounds by up to .004
-            return unchanged
-        return after, found
+        differs = np.abs(outputs - wanted).mean() > 0.02 * np.abs(wanted).mean()  # bfloat16 rounds by up to .004
+        return None if differs else after, found
 
     def _compile(self, function: Callable, shared: int, donate: bool = False, own: int = 1) -> Any:
         """The function over all seeds at once; the first `own` arguments are each seed's own, the others shared. One

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from ..names import label
+from ..names import figures_as_text, label
 from .config import Config
 from .devices import is_first_host
 from .loop import Epoch
@@ -108,5 +108,6 @@ def print_summary(path: Path, summary: dict[str, Any]) -> None:
         table.add_row(layer["name"], f"{layer['weights']:,}", f"{layer['remaining']:,}", f"{share:.1%}")
     table.add_row("all", f"{sizes['weights']:,}", f"{sizes['remaining']:,}", f"{sizes['sparsity_of_all']:.1%}")
     console.print(table)
-    names = ("accuracy", "nll", "ece", "brier", "rmse", "sparsity")
-    console.print("  ".join(f"{name} {summary[name]:.4f}" for name in names if name in summary), soft_wrap=True)
+    names = ("accuracy", "nll", "ece", "ece_floor", "brier", "rmse", "sparsity")
+    shown = figures_as_text({name: summary[name] for name in names if name in summary})
+    console.print("  ".join(f"{name} {text}" for name, text in shown.items()), soft_wrap=True)

@@ -9,13 +9,18 @@ import numpy as np
 from ..errors import ExportError
 
 FORMAT = 2
+RUN_FIGURES = "accuracy", "nll", "ece", "ece_floor", "rmse", "sparsity", "kl_weight"
 
 
 @dataclass(frozen=True)
 class Card:
     """**class_names** None for a regression, whose outputs **target_names** names. **input_shape** and **input_dtype**
     are those of one raw example. **encoder** the data of a `TableEncoder` for a table, None for what is none.
-    **resize**: images of another size were resized in training, so they are here."""
+    **resize**: images of another size were resized in training, so they are here.
+    **figures** are of the network in the file, measured on the test set as it was written; **run_figures** of the run:
+    of draws of the weights, averaged. **temperature** is in the posterior, so in every draw of it, and in the file's
+    network, the posterior mean, as well; **mean_temperature** by which the outputs of that one network are divided on
+    top. None where nothing was divided."""
 
     class_names: tuple[str, ...] | None
     input_shape: tuple[int, ...]
@@ -26,11 +31,14 @@ class Card:
     resize: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
+    run_figures: dict[str, float] = field(default_factory=dict)
+    temperature: float | None = None
+    mean_temperature: float | None = None
     format: int = FORMAT
 
     @staticmethod
-    def of(config: dict[str, Any], figures: dict[str, float]) -> "Card":
-        """The card of a run whose configuration this is, as data."""
+    def of(config: dict[str, Any], last: dict[str, Any]) -> "Card":
+        """The card of a run whose configuration this is, as data; `last` its last figures."""
         data, example = config["origin"]["data"], config["origin"]["example"]
         source = data.get("from") or {}
         names = {key: None if data.get(key) is None else tuple(data[key]) for key in ("class_names", "target_names")}
@@ -43,7 +51,9 @@ class Card:
             encoder=source.get("encoder"),
             resize=bool((source.get("options") or {}).get("size")),
             config={name: value for name, value in config.items() if name not in ("format", "version", "layout")},
-            figures=figures,
+            run_figures={name: last[name] for name in RUN_FIGURES if name in last},
+            temperature=last.get("temperature"),
+            mean_temperature=last.get("mean_temperature"),
         )
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import ExportError
 from ..evaluation.predictive import Believed
+from ..evaluation.temperature import with_outputs_divided
 from ..inference.likelihoods import Categorical
 from ..inference.model import Model
 from ..storage import write_atomic
@@ -39,7 +40,8 @@ EXAMPLES = 128  # made up where there are none to compare on
 @dataclass(frozen=True)
 class Exportable:
     """What an export is made of. **example** is the shape and type of one raw example. **test** raw inputs and targets.
-    **inputs** raw examples to compare on where there is no test set; random ones unless given."""
+    **inputs** raw examples to compare on where there is no test set; random ones unless given. **temperature** by which
+    the outputs of the network at the posterior mean are divided in the file; those of draws are not."""
 
     model: Model
     believed: Believed
@@ -47,6 +49,15 @@ class Exportable:
     card: Card
     test: tuple[np.ndarray, np.ndarray] | None = None
     inputs: np.ndarray | None = None
+    temperature: float | None = None
+
+    @property
+    def mean(self) -> Any:
+        """The latents of the network in the file: the posterior mean, at its temperature."""
+        posterior, mask, *_ = self.believed
+        if self.temperature is not None:
+            posterior = with_outputs_divided(self.model, posterior, mask, jnp.float32(self.temperature))
+        return posterior.point
 
     @property
     def is_classes(self) -> bool:
@@ -69,6 +80,7 @@ class Measured:
     figures: dict[str, float]  # of the file, on the test set
     tested: int  # on so many examples of it
     units: list[Kept]
+    temperature: float | None = None  # by which the file divides the outputs of the network at the posterior mean
 
 
 def export_network(source: Exportable, out: Path, form: str, with_posterior: bool = False) -> Measured:
@@ -78,7 +90,7 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
     program = trace(source)
     source = replace(source, card=_named(source, program))
     posterior = pack(source.model, source.believed, program) if with_posterior else None
-    dense = program.bind(arrays_of(source.model, source.believed.posterior.point, source.believed.mask))
+    dense = program.bind(arrays_of(source.model, source.mean, source.believed.mask))
     small, units = compact(dense, parameter_names(source.model.network))
     unpruned = program.bind(_as_if_unpruned(source))
     try:
@@ -87,8 +99,10 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
             write(files[0], dense, source.card, as_usual=True)
             write(files[1], small, source.card, posterior)
             write(files[2], unpruned, source.card, as_usual=True)
-            contents = [file.read_bytes() for file in files]
             found = _measured(source, files, program)
+            write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
+            open_export(files[1], threads=1)  # what is kept can be read
+            contents = [file.read_bytes() for file in files]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
     _save(out, contents[1])
@@ -100,6 +114,7 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
         zipped=(zipped[2], zipped[1]),
         zipped_masked=zipped[0],
         units=units,
+        temperature=source.temperature,
         **found,
     )
 
@@ -144,8 +159,7 @@ def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
 
 def _as_if_unpruned(source: Exportable) -> dict[int, np.ndarray]:
     """The network with draws from the prior for what was removed: how much a file shrinks that has no zeros."""
-    model, (posterior, mask, *_) = source.model, source.believed
-    point = np.array(posterior.point)
+    model, mask, point = source.model, source.believed.mask, np.array(source.mean)
     gone = np.flatnonzero(~np.asarray(mask))
     point[gone] = np.random.default_rng(0).normal(size=len(gone)).astype(point.dtype)
     return arrays_of(model, jnp.asarray(point), jnp.ones_like(mask))
@@ -208,7 +222,8 @@ def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> 
 
 
 def _network(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
-    """The trained network itself, in float32 whatever it was trained in, as the file is."""
+    """The trained network itself, in float32 whatever it was trained in, as the file is. Its outputs are divided where
+    they are put out: that the file divides its last layer instead is compared too."""
     model, believed = source.model, source.believed
     network = model.bind(believed.posterior.point, believed.mask)
     buffers = believed.buffers or model.buffers
@@ -216,7 +231,7 @@ def _network(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
     @jax.jit
     def ask(inputs: Any) -> Any:
         outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
-        return model.likelihood.expectation(outputs)
+        return model.likelihood.expectation(outputs if source.temperature is None else outputs / source.temperature)
 
     return lambda inputs: np.asarray(ask(jnp.asarray(inputs)))
 

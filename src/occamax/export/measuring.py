@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ..evaluation.metrics import accuracy, calibration_error
+from ..evaluation.metrics import accuracy, calibration_error, calibration_floor
 from .predictor import Predict
 
 
@@ -42,10 +42,11 @@ def latencies(before: Predict, after: Predict, inputs: np.ndarray, seconds: floa
 
 
 def figures_of(found: np.ndarray, targets: np.ndarray, is_classes: bool) -> dict[str, float]:
-    """Of answers: accuracy, NLL and ECE for classes, rmse for numbers."""
+    """Of answers: accuracy, NLL, ECE and its floor for classes, rmse for numbers."""
     found, targets = found.astype(np.float64), targets[: len(found)]
     if not is_classes:
         return {"rmse": float(np.sqrt(np.mean((found - targets.reshape(found.shape)) ** 2)))}
     own = np.maximum(found[np.arange(len(found)), targets], np.finfo(np.float32).tiny)
     nll = float(-np.mean(np.log(own)))
-    return {"accuracy": accuracy(found, targets), "nll": nll, "ece": calibration_error(found, targets)}
+    ece, floor = calibration_error(found, targets), calibration_floor(found).mean
+    return {"accuracy": accuracy(found, targets), "nll": nll, "ece": ece, "ece_floor": floor}

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ..names import figures_as_text
 from .card import Card
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ def print_measured(found: "Measured", path: Path) -> None:
     table.add_row("  the dense with its zeros", f"{found.zipped_masked:,}", "", _ratio(found.zipped_masked, after))
     for batch, (before, after) in found.milliseconds.items():
         table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
-    for name, value in found.figures.items():
-        table.add_row(f"{name}, {found.tested:,} test examples", "", f"{value:.4g}", "")
+    for name, text in figures_as_text(found.figures, ".4g").items():
+        table.add_row(f"{name}, {found.tested:,} test examples", "", text, "")
     console = Console(highlight=False)
     console.print(table)
     if found.units:
@@ -149,6 +150,8 @@ def print_measured(found: "Measured", path: Path) -> None:
         for kept in found.units:
             units.add_row(escape(kept.where), str(kept.before), str(kept.after), kept.why)
         console.print(units)
+    own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
+    console.print(f"the file is the mean network{own}; the figures are those of the file", soft_wrap=True)
     console.print(
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,

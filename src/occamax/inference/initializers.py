@@ -31,7 +31,7 @@ class Uniform(Initializer):
 
 @dataclass(frozen=True)
 class VarianceScaled(Initializer):
-    """Weights of variance gain / fan-in, biases zero, gains at one, scales at their prior's mean (c = 1)."""
+    """Weights of variance gain / fan-in, biases zero, gains at one, scales at one: the flat prior's mean (c⁻² = 1)."""
 
     gain: float = 1.0
 

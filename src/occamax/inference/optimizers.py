@@ -10,9 +10,9 @@ import optax
 
 from ..errors import ArgumentError
 from .posteriors import IndependentNormals
-from .schedules import Constant, Schedule, as_schedule
+from .schedules import Constant, PerRun, Schedule, as_schedule
 
-LARGEST_STEP = 0.1  # by which a mean, in deviations, and the logarithm of a deviation may change in one natural step
+LARGEST_CHANGE = 0.2  # of the logarithm of a precision in one natural step
 
 
 class Optimizer(ABC):
@@ -34,6 +34,43 @@ class AdaBelief(Optimizer):
 
 
 @dataclass(frozen=True)
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019): what most people train with. In one step a weight
+    is also drawn to its prior's centre by `weight_decay` times the rate."""
+
+    weight_decay: float = 0.1
+
+    def __post_init__(self):
+        _refuse_negative("weight_decay", self.weight_decay)
+
+    def __call__(self, rate, steps):
+        made = optax.adamw(rate.as_optax(steps), weight_decay=self.weight_decay)
+        return optax.with_extra_args_support(made)
+
+
+@dataclass(frozen=True)
+class Momentum(Optimizer):
+    """Stochastic gradients with momentum, and weight decay as part of the gradient."""
+
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def __post_init__(self):
+        _refuse_negative("weight_decay", self.weight_decay)
+        if not 0 <= self.momentum < 1:
+            raise ArgumentError(f"momentum: {self.momentum!r} given; it must lie from 0 up to, not including, 1")
+
+    def __call__(self, rate, steps):
+        made = optax.chain(optax.add_decayed_weights(self.weight_decay), optax.sgd(rate.as_optax(steps), self.momentum))
+        return optax.with_extra_args_support(made)
+
+
+def _refuse_negative(name: str, value: float) -> None:
+    if not value >= 0:
+        raise ArgumentError(f"{name}: {value!r} given; it must be 0 or more")
+
+
+@dataclass(frozen=True)
 class Optax(Optimizer):
     """A gradient transformation of optax, with a learning rate of its own: the method's is not used. One that needs
     the loss or other extra arguments of its own is not served."""
@@ -46,7 +83,7 @@ class Optax(Optimizer):
 
 class _Momentum(NamedTuple):
     count: jax.Array
-    momentum: Any  # of the gradient by the means; as a posterior, so that optax finds what belongs to which weight
+    momentum: jax.Array  # of the gradient by the means
 
 
 @dataclass(frozen=True)
@@ -60,15 +97,19 @@ class NaturalGradient(Optimizer):
 
     where m is the mean of the gradients so far, `momentum` of it kept at each step. The logarithm is IVON's update of
     the precision, which can never make it negative. A weight whose data say much moves little, one at its prior much.
-    Both changes are kept within about ±`LARGEST_STEP`, that of μ in units of σ: while σ is still the wide one of the
-    start, or when the KL weight has just changed, σ² / δ is far too long a step. Learning rates of 0.03 to 0.1 train
-    (`docs/recipe.md`).
+
+    **log_std_rate** by default forgets the first deviations by the end of a run, whatever its length: e⁻⁵ of them is
+    left. What is left is a damping, which a short memory would take away too soon.
+    **largest_step** σ² m / δ is kept within that many deviations of the prior: while few gradients are known, and where
+    the data say nothing, it is far too long a step.
+    Learning rates around 0.2 train, with a warm-up.
     """
 
     needs_deviations = True
 
     momentum: float = 0.9
-    log_std_rate: Any = Constant(1e-3)  # whatever is given, a Schedule once the optimiser is made
+    log_std_rate: Any = PerRun(5.0)  # whatever is given, a Schedule once the optimiser is made
+    largest_step: float = 0.5
 
     def __post_init__(self):
         if not 0 <= self.momentum < 1:
@@ -76,23 +117,24 @@ class NaturalGradient(Optimizer):
         rate = as_schedule("log_std_rate", self.log_std_rate)
         if isinstance(rate, Constant) and not rate.value > 0:
             raise ArgumentError(f"log_std_rate: {rate.value!r} given; it must be positive")
+        if not self.largest_step > 0:
+            raise ArgumentError(f"largest_step: {self.largest_step!r} given; it must be positive")
         object.__setattr__(self, "log_std_rate", rate)
 
     def __call__(self, rate, steps):
         def init(params: Any) -> Any:
-            return _Momentum(jnp.int32(0), jax.tree.map(jnp.zeros_like, params))
+            return _Momentum(jnp.int32(0), jnp.zeros_like(params.mean))
 
         def update(updates: Any, state: Any, params: Any = None, *, temper: Any = 1.0, **extra_args: Any) -> Any:
             gradient = updates
-            kept = self.momentum * state.momentum.mean + (1.0 - self.momentum) * gradient.mean
+            kept = self.momentum * state.momentum + (1.0 - self.momentum) * gradient.mean
             unbiased = kept / (1.0 - self.momentum ** (state.count + 1))
-            step = -rate.at(state.count, steps) * params.std * unbiased / temper
-            mean = params.std * jnp.clip(step, -LARGEST_STEP, LARGEST_STEP)
+            step = jnp.clip(params.std**2 * unbiased / temper, -self.largest_step, self.largest_step)
+            mean = -rate.at(state.count, steps) * step
             change = self.log_std_rate.at(state.count, steps) * gradient.log_std / temper
-            change = jnp.clip(change, -2.0 * LARGEST_STEP, 2.0 * LARGEST_STEP)
+            change = jnp.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE)
             log_std = -0.5 * jnp.log1p(change + 0.5 * change**2)
-            momentum = IndependentNormals(kept, state.momentum.log_std)
-            return IndependentNormals(mean, log_std), _Momentum(state.count + 1, momentum)
+            return IndependentNormals(mean, log_std), _Momentum(state.count + 1, kept)
 
         return optax.GradientTransformationExtraArgs(init, update)
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from ..errors import ArgumentError
 from ..structure.layout import Layout
 
 
@@ -89,6 +90,27 @@ class FanInPrior(LayerScaled):
 
     def base_stds(self, layout):
         return [self.gain_std if block.is_gain else (self.gain / block.fan_in) ** 0.5 for block in layout.blocks]
+
+    def centers(self, layout):
+        return _gain_centers(layout, 1.0)
+
+
+@dataclass(frozen=True)
+class NormalPrior(Prior):
+    """Normal(0, std²) for every weight, gains around one, and no scales to learn: what is called weight decay
+    elsewhere."""
+
+    std: float = 0.17
+
+    def __post_init__(self):
+        if not self.std > 0:
+            raise ArgumentError(f"std: {self.std!r} given; a deviation must be positive")
+
+    def scale_gammas(self, layout):
+        return np.zeros(0), np.zeros(0)
+
+    def weight_stds(self, layout, log_scales):
+        return jnp.full(layout.size, self.std, jnp.float32)
 
     def centers(self, layout):
         return _gain_centers(layout, 1.0)

@@ -75,13 +75,22 @@ class Geometric(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From `first` down to `last` along half a cosine."""
+    """From `first` down to `last` along half a cosine; in the share `warm_up` of the run before it, a straight line up
+    to `first`."""
 
     first: float
     last: float = 0.0
+    warm_up: float = 0.0
+
+    def __post_init__(self):
+        if not 0.0 <= self.warm_up < 1.0:
+            raise ArgumentError(f"warm_up: {self.warm_up!r} given; it must lie from 0 up to, not including, 1")
 
     def __call__(self, progress):
-        return self.last + 0.5 * (self.first - self.last) * (1.0 + jnp.cos(math.pi * jnp.clip(progress, 0.0, 1.0)))
+        over = passed(progress, self.warm_up, 1.0)
+        # the first step is a fiftieth of the warm-up's last, not none
+        value = self.last + 0.5 * (self.first - self.last) * (1.0 + jnp.cos(math.pi * over))
+        return value * jnp.minimum(1.0, (progress + 0.02 * self.warm_up) / self.warm_up) if self.warm_up else value
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,24 @@ class Scaled(Schedule):
 
     def at(self, step, total_steps):
         return self.factor * self.schedule.at(step, total_steps)
+
+
+@dataclass(frozen=True)
+class PerRun(Schedule):
+    """`total` in all over the run's steps, the same at each: as a rate of forgetting, e to the minus `total` of the
+    start is left at the end."""
+
+    total: float
+
+    def __post_init__(self):
+        if not self.total > 0:
+            raise ArgumentError(f"total: {self.total!r} given; it must be positive")
+
+    def __call__(self, progress):
+        raise ArgumentError("schedule: one in steps needs the number of steps; call `at`")
+
+    def at(self, step, total_steps):
+        return min(self.total / total_steps, 0.5)
 
 
 @dataclass(frozen=True)

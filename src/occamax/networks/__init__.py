@@ -1,4 +1,5 @@
-"""The paper's four networks and the two classics of pruning, as plain Equinox modules: `network(image) -> logits`."""
+"""The paper's four networks, the two classics of pruning and ResNet-20, as plain Equinox modules:
+`network(image) -> logits`."""
 
 from ._parts import cut as cut
 from ._parts import halve as halve
@@ -13,4 +14,6 @@ from .named import NETWORKS as NETWORKS
 from .named import NetworkSource as NetworkSource
 from .named import network_from as network_from
 from .named import network_named as network_named
+from .resnet import FilterResponseNorm as FilterResponseNorm
+from .resnet import ResNet as ResNet
 from .vit import ViT as ViT

@@ -16,6 +16,7 @@ from .classic import LeNetCaffe, lenet_300_100
 from .lenet import LeNet
 from .mixer import Mixer
 from .mlp import MLP
+from .resnet import resnet20, resnet20_batch_norm
 from .vit import ViT
 
 
@@ -82,6 +83,8 @@ NETWORKS: dict[str, NetworkSource] = {
         NetworkSource("lenet-300-100", lenet_300_100),
         NetworkSource("lenet-caffe", LeNetCaffe),
         NetworkSource("vit", _vit, 32),
+        NetworkSource("resnet20", resnet20, 32),
+        NetworkSource("resnet20-bn", resnet20_batch_norm, 32),
     )
 }
 

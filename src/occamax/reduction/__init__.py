@@ -13,6 +13,7 @@ from .criteria import SignalToNoise as SignalToNoise
 from .criteria import SpikeAndSlab as SpikeAndSlab
 from .criteria import TargetSparsity as TargetSparsity
 from .horseshoe import HorseshoeCriterion as HorseshoeCriterion
+from .measuring import Measuring as Measuring
 from .reducing import Record as Record
 from .reducing import Reduction as Reduction
 from .reducing import reduce as reduce

@@ -5,6 +5,7 @@ Score, decision and schedule are three things. Scores order the weights; criteri
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -158,27 +159,52 @@ class TargetSparsity(Criterion):
         return self.score.needs_evidence
 
     def decide(self, layout, beliefs):
-        share = self.sparsity
-        if self.reach:
-            share = share * (1.0 - (1.0 - jnp.minimum(beliefs.progress / self.reach, 1.0)) ** 3)
+        def most(counted: Array) -> Array:
+            """How many go: on the way to the target to the nearest that float32 knows, then exactly."""
+            last = share_of(jnp.sum(counted), float(self.sparsity))
+            if not self.reach:
+                return last
+            on_the_way = self.sparsity * (1.0 - (1.0 - jnp.minimum(beliefs.progress / self.reach, 1.0)) ** 3)
+            return jnp.where(beliefs.progress >= self.reach, last, share_of(jnp.sum(counted), on_the_way))
+
         score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
         score = jnp.where(beliefs.reducible, score, jnp.inf)
         if not self.per_layer:
-            keep, cut = _drop_lowest(score, beliefs.reducible, share)
+            keep, cut = _drop_lowest(score, most(beliefs.reducible))
             return Decision(keep, jnp.full(len(layout.blocks), cut))
         pairs = zip(layout.split(score), layout.split(beliefs.reducible), strict=True)
-        parts = [_drop_lowest(scores, counted, share) for scores, counted in pairs]
+        parts = [_drop_lowest(scores, most(counted)) for scores, counted in pairs]
         return Decision(jnp.concatenate([keep for keep, _ in parts]), jnp.stack([cut for _, cut in parts]))
 
 
-def _drop_lowest(score: Array, counted: Array, share: Float[Array, ""] | float) -> tuple[Array, Array]:
-    """Keeps all but the lowest `share` of what is counted; also the lowest score kept."""
-    drop = lowest(score, jnp.round(share * jnp.sum(counted)).astype(jnp.int32))
+def _drop_lowest(score: Array, count: Int[Array, ""]) -> tuple[Array, Array]:
+    """Keeps all but the `count` lowest; also the lowest score kept."""
+    drop = lowest(score, count)
     return ~drop, jnp.min(jnp.where(drop, jnp.inf, score))
+
+
+def share_of(count: Int[Array, ""], share: Float[Array, ""] | float) -> Int[Array, ""]:
+    """A share of a count as the nearest whole number. Float32 holds every whole number up to 16.7 million only; a share
+    that is known when it is compiled is therefore taken digit by digit, to 48 bits of it."""
+    if not isinstance(share, float | int):
+        return jnp.round(share * count).astype(count.dtype)
+    of_share = [round(share * 2.0**48) >> 12 * i & 4095 for i in range(4)] + [int(share)]
+    of_count = [count >> 12 * i & 4095 for i in range(3)]
+    digits = [jnp.zeros_like(count)] * 8
+    for (i, one), (j, other) in product(enumerate(of_share), enumerate(of_count)):
+        digits[i + j] = digits[i + j] + one * other
+    digits[3] = digits[3] + 2048  # a half: what is below it is cut off
+    for i in range(7):
+        digits[i + 1] = digits[i + 1] + (digits[i] >> 12)
+    return (digits[4] & 4095) + ((digits[5] & 4095) << 12) + (digits[6] << 24)
 
 
 def lowest(score: Float[Array, "n"], count: Int[Array, ""]) -> Bool[Array, "n"]:
     """The `count` lowest scores, ties in the order of the vector."""
+    return ranks(score) < count
+
+
+def ranks(score: Float[Array, "n"]) -> Int[Array, "n"]:
+    """The place of each score in their order, ties in the order of the vector."""
     order = jnp.argsort(score, stable=True)
-    rank = jnp.zeros_like(order).at[order].set(jnp.arange(score.size, dtype=order.dtype))
-    return rank < count
+    return jnp.zeros_like(order).at[order].set(jnp.arange(score.size, dtype=order.dtype))

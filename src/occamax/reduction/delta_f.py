@@ -67,15 +67,19 @@ def retempered(
     weight: Float[Array, ""] | float,
     full_var: Float[Array, "..."] | float = 1.0,
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Mean and variance that q(w) = Normal(μ, σ²) would have had with its data counted `weight` times.
+    """Mean and variance of q(w) = Normal(μ, σ²) with its data counted `weight` times, each weight by itself.
 
     A divergence that weighs β counts every datum 1/β times. What the data added to the prior is the difference of the
     natural parameters; it is scaled, and the prior added again:
 
         1/σ'² = 1/full_var + weight (1/σ² − 1/full_var)      μ'/σ'² = weight μ/σ²
 
-    Exact for a Gaussian likelihood with the scales held; `weight = β` makes of a posterior trained with β the one that
-    β = 1 would have given, so that its ΔF is the evidence the data really hold.
+    With `weight = β` this is the posterior that β = 1 would have given where the weights do not interact: a Gaussian
+    likelihood of curvature H with no entries off the diagonal (orthogonal inputs), the scales held. Elsewhere it is a
+    reweighing, not that posterior. The variances are still right for a Gaussian likelihood; the means are not: with a
+    unit prior the mean-field optimum at β has the mean (H + βI)⁻¹h, and what one weight leaves over another takes up.
+    Two inputs at correlation .9, ten examples, β = .05: ΔF at β = 1 is +.48, that of the reweighed posterior −2.31
+    (`tests/reduction/test_delta_f.py`).
     """
     precision = 1.0 / full_var + weight * (1.0 / var - 1.0 / full_var)
     precision = jnp.maximum(precision, 1e-6 / full_var)  # a posterior wider than its prior, counted many times
@@ -123,6 +127,11 @@ def grouped(
 
     `groups` names the group of each weight, −1 for none. `delta_f` has one number a group, the sum over its members;
     the moments have one a weight, unchanged outside the groups. By default each group is removed.
+
+    The sum is the group's ΔF where the *exact* posterior factorises, not where only its approximation does. Weights
+    whose inputs go together can stand in for one another: each alone is easily spared, all together are not. 24 equal
+    weights of .05, inputs that correlate by .3, 220 examples, unit noise, prior variance ⅛: the sum is +33 nats, the
+    exact ΔF −15. `dense` is exact there, if it is given the covariance.
     """
     member = groups >= 0
     each_var = jnp.broadcast_to(jnp.asarray(reduced_var, mean.dtype), (group_count,))[groups]

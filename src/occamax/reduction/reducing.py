@@ -1,4 +1,4 @@
-"""One reduction: score, decide, remove. A pure function of the state."""
+"""One reduction: score, decide, measure, remove. A pure function of the state and some examples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -15,11 +14,12 @@ from ..errors import ArgumentError
 from ..inference.model import Model
 from ..inference.posteriors import widen
 from ..inference.schedules import InSteps, Schedule
-from ..inference.training import REDUCTION_STREAM, State
+from ..inference.training import REDUCTION_STREAM, Batch, State
 from ..structure.layout import Layout
 from ..structure.units import Units
-from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest
+from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest, ranks
 from .delta_f import removal, retempered
+from .measuring import Change, Judge, Measuring, largest_part
 from .schedule import Every, ReductionSchedule
 
 
@@ -27,10 +27,11 @@ from .schedule import Every, ReductionSchedule
 class Reduction:
     """How a method prunes: by which criterion, when, and whether the output layer may be reduced too.
 
-    **evidence** None takes ΔF from the posterior as it was trained. Where the divergence weighs β < 1 that is too kind
-    to the weights, since every datum counts 1/β times. A schedule over the run says how far ΔF goes back on that: at 1
-    it is the evidence that the data really hold, whatever β; between 0 and 1 every datum counts β^(evidence − 1) times
-    (see `delta_f.retempered`); more than 1 asks for stronger evidence still.
+    **evidence** None takes ΔF from the posterior as it was trained. Where the divergence weighs β < 1 every datum
+    counted 1/β times in it, and ΔF is kinder to the weights than the data are. A schedule over the run says how far
+    that is taken back, weight by weight: what the data added to a weight's natural parameters counts β^(evidence − 1)
+    times, at 1 once. That is the posterior of β = 1 only where weights do not interact (see `delta_f.retempered`); more
+    than 1 asks for stronger evidence still.
     **unit_price** None weighs single weights only. A number also weighs whole units (hidden units, channels, attention
     heads) by the sum of their weights' ΔF, and removes those that earn less than that many nats for each weight they
     have in the dense network: 0 is the evidence alone; more trades evidence for a network that is smaller and faster.
@@ -41,6 +42,8 @@ class Reduction:
     **tolerance** None lets every reduction stand. A number undoes one after whose epoch the fit is worse than the best
     so far by more than that share of what the best had gained over a network that learnt nothing; the epoch after it
     trains without a reduction.
+    **measuring** says how the change of the bound is measured beside the ΔF that was predicted, and whether a proposal
+    must not make it worse.
     """
 
     criterion: Criterion = SpikeAndSlab()
@@ -50,11 +53,13 @@ class Reduction:
     least_left: Schedule | None = None
     tolerance: float | None = None
     unit_price: float | None = None
+    measuring: Measuring = Measuring()
 
     def __post_init__(self):
         for name, kind, example in (
             ("criterion", Criterion, "Evidence()"),
             ("schedule", ReductionSchedule, "Every()"),
+            ("measuring", Measuring, "Measuring()"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be an object such as {example}")
@@ -80,13 +85,18 @@ class Reduction:
 
 
 class Record(NamedTuple):
-    """What one reduction did."""
+    """What one reduction did. Where nothing was measured, the nats are not numbers."""
 
     mask: Bool[Array, "weights"]  # True keeps
     delta_f: Float[Array, "weights"]  # of each weight before the reduction; 0 for those removed earlier
     threshold: Float[Array, "blocks"]
     removed: Int[Array, "blocks"]  # in this reduction
     remaining: Int[Array, "blocks"]
+    proposed: Int[Array, ""]  # so many weights, of which the removed are a part
+    predicted: Float[Array, ""]  # nats: ΔF of what was removed, summed
+    expected_nll: Float[Array, ""]  # by how many nats it grew, over the data set, every datum counted once
+    divergence: Float[Array, ""]  # likewise
+    data_count: Float[Array, ""]  # how often a datum counts in the bound that ΔF is of
 
 
 def reducible(layout: Layout, keep_output: bool) -> Bool[np.ndarray, "weights"]:
@@ -98,31 +108,117 @@ def reduce(
     model: Model,
     state: State,
     reduction: Reduction,
-    optimizer: optax.GradientTransformation,
     progress: Float[Array, ""] | float = 0.0,
     units: Sequence[Units] = (),
+    examples: Batch | None = None,
+    data_size: int = 0,
 ) -> tuple[State, Record]:
     """Removes what the criterion says, of a posterior trained with the state's KL weight, and those of the `units` that
     are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the optimiser
-    are cleared: nothing of it is left to drift."""
+    are cleared: nothing of it is left to drift. On `examples`, of `data_size` that it is trained on, the change of the
+    bound is measured."""
+    if examples is None and reduction.measuring.binding:
+        raise ArgumentError("examples: none given; this reduction is measured on some, pass them with data_size")
     layout = model.layout
     beliefs = believe(model, state, reduction, progress)
+    data_count = state.kl_weight ** (-1.0 if reduction.evidence is None else reduction.evidence(progress) - 1.0)
+    judge = None
+    if examples is not None and state.posterior.has_deviations:  # a point estimate has no bound to measure
+        judge = Judge(data_count, examples, data_size)
     decision = reduction.criterion.decide(layout, beliefs)
-    alive, limit = state.mask & beliefs.reducible, None
-    gone = alive & ~decision.keep
-    if reduction.least_left is not None:
-        count = jnp.sum(alive)
-        least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)
-        most = jnp.maximum(count - least, 0)
-        limit = most / jnp.maximum(count, 1)
-        gone &= lowest(jnp.where(gone, -beliefs.delta_f, jnp.inf), most)
+    alive = state.mask & beliefs.reducible
+    wanted, limit = _no_faster_than(alive & ~decision.keep, beliefs, reduction, progress)
+    gone, change = _weights_that_stand(model, state, wanted, beliefs, reduction, judge)
     if reduction.unit_price is not None:
-        for kind in units:
-            chosen = idle(kind, beliefs.delta_f, state.mask, reduction.unit_price, limit)
-            gone = kind.mark(gone, chosen) & alive
+        flags = [idle(kind, beliefs.delta_f, state.mask, reduction.unit_price, limit) for kind in units]
+        for kind, chosen in zip(units, flags, strict=True):
+            wanted = kind.mark(wanted, chosen) & alive
+        gone, change = _units_that_stand(model, state, gone, flags, units, beliefs, reduction, judge, change)
     mask = state.mask & ~gone
-    record = Record(mask, beliefs.delta_f, decision.threshold, _count(layout, gone), _count(layout, mask))
-    return remove(state, gone, optimizer), record
+    predicted = jnp.sum(jnp.where(gone, beliefs.delta_f, 0.0))
+    counts = _count(layout, gone), _count(layout, mask), jnp.sum(wanted)
+    record = Record(mask, beliefs.delta_f, decision.threshold, *counts, predicted, *change, data_count)
+    return remove(state, gone), record
+
+
+def _no_faster_than(
+    gone: Bool[Array, "weights"], beliefs: Beliefs, reduction: Reduction, progress: Float[Array, ""] | float
+) -> tuple[Bool[Array, "weights"], Float[Array, ""] | None]:
+    """What may go of what should, the largest ΔF first; and which share of the weights that is at most."""
+    if reduction.least_left is None:
+        return gone, None
+    count = jnp.sum(beliefs.mask & beliefs.reducible)
+    least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)
+    most = jnp.maximum(count - least, 0)
+    return gone & lowest(jnp.where(gone, -beliefs.delta_f, jnp.inf), most), most / jnp.maximum(count, 1)
+
+
+def _weights_that_stand(
+    model: Model,
+    state: State,
+    wanted: Bool[Array, "weights"],
+    beliefs: Beliefs,
+    reduction: Reduction,
+    judge: Judge | None,
+) -> tuple[Bool[Array, "weights"], Change]:
+    """The part of a proposal of single weights that the measured bound lets go, and its change."""
+    if judge is None:
+        return wanted, Change(jnp.float32(jnp.nan), jnp.float32(jnp.nan))
+    rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))
+    size, key = jnp.sum(wanted), jax.random.fold_in(beliefs.key, 1)
+    kept, change = largest_part(
+        model,
+        state,
+        lambda k: wanted & (rank < k),
+        size,
+        lambda change, k: judge.gain(change),
+        judge,
+        reduction.measuring,
+        key,
+    )
+    return wanted & (rank < kept), change
+
+
+def _units_that_stand(
+    model: Model,
+    state: State,
+    gone: Bool[Array, "weights"],
+    flags: Sequence[Bool[Array, "units"]],
+    units: Sequence[Units],
+    beliefs: Beliefs,
+    reduction: Reduction,
+    judge: Judge | None,
+    change: Change,
+) -> tuple[Bool[Array, "weights"], Change]:  # nine: the proposal of units, after that of weights
+    """The same for units, of all kinds in one order: those that gain most for each of their weights go first. A unit
+    may cost the bound what its weights are priced at."""
+    alive, price = state.mask & beliefs.reducible, float(reduction.unit_price or 0.0)
+
+    def marked(chosen: Sequence[Array]) -> Array:
+        vector = gone
+        for kind, flags in zip(units, chosen, strict=True):
+            vector = kind.mark(vector, flags)
+        return vector & alive
+
+    if judge is None or not units:
+        return marked(flags), change
+    living = jnp.where(state.mask, beliefs.delta_f, 0.0)
+    each = [kind.totals(living) / kind.weights_each for kind in units]
+    flag, gain = jnp.concatenate(list(flags)), jnp.concatenate(each)
+    rank, ends = ranks(jnp.where(flag, -gain, jnp.inf)), np.cumsum([kind.count for kind in units])[:-1]
+    priced = jnp.asarray(np.concatenate([np.full(kind.count, kind.weights_each * price) for kind in units]))
+
+    def first(k: Array) -> list[Array]:
+        return jnp.split(flag & (rank < k), ends)
+
+    def worth(change: Change, k: Array) -> Array:
+        return judge.gain(change) + jnp.sum(jnp.where(flag & (rank < k), priced, 0.0))
+
+    key = jax.random.fold_in(beliefs.key, 2)
+    kept, more = largest_part(
+        model, state, lambda k: marked(first(k)), jnp.sum(flag), worth, judge, reduction.measuring, key
+    )
+    return marked(first(kept)), Change(*map(jnp.add, change, more))
 
 
 def believe(model: Model, state: State, reduction: Reduction, progress: Float[Array, ""] | float) -> Beliefs:
@@ -161,10 +257,15 @@ def idle(
     return chosen & lowest(jnp.where(chosen, -gain, jnp.inf), most)
 
 
-def remove(state: State, gone: Bool[Array, "weights"], optimizer: optax.GradientTransformation) -> State:
+def remove(state: State, gone: Bool[Array, "weights"]) -> State:
     """The state without the weights in `gone`."""
     forget = widen(gone, state.posterior.point)
-    moments = optax.tree.map_params(optimizer, lambda leaf: jnp.where(forget, 0.0, leaf), state.optimizer)
+
+    def cleared(leaf: Array) -> Array:
+        """Whatever has a number for each latent; counters have not."""
+        return jnp.where(forget, 0.0, leaf).astype(leaf.dtype) if leaf.shape == forget.shape else leaf
+
+    moments = jax.tree.map(cleared, state.optimizer)
     return state._replace(posterior=state.posterior.forget(gone), optimizer=moments, mask=state.mask & ~gone)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from .. import __version__
 from ..storage import write_atomic
+from . import nats
 from .figures import curves, evidence, first_layer, pruned_by_layer, svg
 from .runs import Group
-from .table import comparison
+from .table import SHOWN, comparison, legend
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
@@ -54,7 +55,8 @@ def _overview(groups: Sequence[Group]) -> str:
         entries = "".join(f"<td>{_cell([g for g in groups if g.cell == (data, network)])}</td>" for data in sets)
         rows += f"<tr><td><b>{html.escape(network)}</b></td>{entries}</tr>\n"
     head = "".join(f"<th>{html.escape(data)}</th>" for data in sets)
-    note = "Accuracy, negative log-likelihood, calibration error, pruned fraction. Click a cell for its curves."
+    note = "Accuracy, negative log-likelihood, calibration error and its floor, −ELBO, pruned fraction, where there is "
+    note += "such a figure. Click a cell for its curves."
     return (
         f'<h2>All cells</h2><p class="note">{note}</p>'
         f'<div class="scroll"><table class="grid"><tr><th></th>{head}</tr>\n{rows}</table></div>'
@@ -64,7 +66,7 @@ def _overview(groups: Sequence[Group]) -> str:
 def _cell(groups: Sequence[Group]) -> str:
     if not groups:
         return "–"
-    _, rows, best = comparison(groups, ("accuracy", "nll", "ece", "rmse", "sparsity"), brief=True)
+    _, rows, best = comparison(groups, SHOWN, brief=True)
     return f'<a href="#{_anchor(groups[0].cell)}"><table>{_rows(rows, best)}</table></a>'
 
 
@@ -79,10 +81,11 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     parts = [
         f'<h2 id="{_anchor(cell)}">{cell[0]} · {cell[1]}</h2>',
         f'<p class="note">{config.epochs} epochs of {config.steps_per_epoch} steps on {config.batch_size} examples; '
-        f"predictions average {config.num_samples} draws of the weights. Bold: best of its column. "
+        f"predictions average {config.num_samples} draws of the weights. "
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
-        f"<i>weights kept</i> counts all. ± is the deviation over seeds.</p>",
+        f"<i>weights kept</i> counts all. {_seeds(groups)}</p>",
         _table(groups),
+        f'<p class="note">{html.escape(legend(groups))}</p>',
         *_tempering(groups),
         "<h3>By epoch</h3>",
         svg(curves(groups)),
@@ -90,14 +93,33 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     reduced = [group for group in groups if group.value("sparsity").any()]
     if reduced:
         parts += ["<h3>Pruned fraction by layer</h3>", svg(pruned_by_layer(reduced))]
-    for group in reduced:
-        figure = evidence(group)
-        if figure is not None:
-            parts += [f"<h3>{html.escape(group.label)}: what the evidence said of each weight</h3>", svg(figure)]
+    for group in groups:
+        parts += _reductions(group)
     pictures = [svg(figure) for figure in map(first_layer, groups) if figure is not None]
     if pictures:
         parts += ["<h3>First layer: what the strongest units look at</h3>", *pictures]
     return "\n".join(parts)
+
+
+def _seeds(groups: list[Group]) -> str:
+    """What the deviations are of, or that there are none."""
+    counts = {len(group.summaries) for group in groups}
+    if counts == {1}:
+        return "One seed each: how much of a difference between methods is chance is not known."
+    return "± is the deviation over seeds." + (" Where there is none, it is one seed." if 1 in counts else "")
+
+
+def _reductions(group: Group) -> list[str]:
+    """What was foretold and measured of a method's reductions, if it made any."""
+    name, parts = html.escape(group.label), []
+    figure = nats.draw(group)
+    if figure is not None:
+        parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>", svg(figure)]
+        parts.append(f'<p class="note">{html.escape(nats.in_words(group))}</p>')
+    figure = evidence(group) if group.value("sparsity").any() else None
+    if figure is not None:
+        parts += [f"<h3>{name}: what the evidence said of each weight</h3>", svg(figure)]
+    return parts
 
 
 def _tempering(groups: list[Group]) -> list[str]:

@@ -44,6 +44,24 @@ class Group:
         return float(np.mean(found)) if found else None
 
     @property
+    def is_point(self) -> bool:
+        """Whether it is a point estimate, whose cost bounds nothing."""
+        kind = self._method_part("posterior").get("kind")
+        return self.config.method == "map" if kind is None else kind == "PointMass"
+
+    @property
+    def held_out(self) -> tuple[int, int] | None:
+        """Which examples were held out of training: one in so many, at most so many. None where none were."""
+        found = self._method_part("calibration")
+        return (found["one_in"], found["most"]) if found else None
+
+    def _method_part(self, name: str) -> dict[str, Any]:
+        """A part of the method, as data; nothing for results of 0.1, which have only its name."""
+        method = self.config.settings.get("method")
+        found = method.get(name) if isinstance(method, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    @property
     def cell(self) -> tuple[str, str]:
         return self.config.data, self.config.network
 
@@ -57,8 +75,21 @@ class Group:
         return self.folders[0].lines(name) if self.folders else []
 
     def value(self, name: str) -> np.ndarray:
-        """The last value of each seed."""
+        """The last value of each seed; not a number where there is none, as of a point estimate's bound."""
+        if name == "neg_elbo" and self.is_point:
+            return np.full(len(self.summaries), np.nan)
         return self._numbers(name, [summary.get(name) for summary in self.summaries])
+
+    def spread(self, name: str) -> float:
+        """By how much a value changes by chance: its deviation over seeds. Of one seed it is not known and taken for
+        nothing, except for the calibration error, of which chance alone makes some."""
+        values = self.value(name)
+        if len(values) > 1:
+            return float(values.std(ddof=1))
+        if name == "ece":
+            floor = float(self.value("ece_floor_std")[0])
+            return floor if np.isfinite(floor) else np.inf
+        return 0.0
 
     def _numbers(self, name: str, values: list) -> np.ndarray:
         try:

@@ -23,12 +23,17 @@ COLUMNS = {
     "accuracy": Column("accuracy", 3, "high"),
     "nll": Column("NLL", 3, "low"),
     "ece": Column("ECE", 3, "low"),
+    "ece_floor": Column("floor", 3, None),
     "brier": Column("Brier", 3, "low"),
     "rmse": Column("RMSE", 3, "low"),
+    "neg_elbo": Column("−ELBO", 0, "low"),
     "sparsity": Column("pruned", 3, "high"),
     "steps_per_second": Column("steps/s", 0, None),
     "seconds": Column("seconds", 0, None),
 }
+
+
+SHOWN = ("accuracy", "nll", "ece", "ece_floor", "rmse", "neg_elbo", "sparsity")  # where there is little room
 
 
 def comparison(
@@ -43,23 +48,58 @@ def comparison(
         rows = [[*row, _kept(group)] for row, group in zip(rows, groups, strict=True)]
     best = [[False] * len(header) for _ in groups]
     for i, name in enumerate(names, start=1):
-        column = COLUMNS[name]
-        means = np.array([group.value(name).mean() for group in groups])
-        if not np.isfinite(means).any():
-            continue
-        if column.best is not None and len(groups) > 1:
-            winner = np.nanmax(means) if column.best == "high" else np.nanmin(means)
-            for row, mean in enumerate(means):
-                best[row][i] = bool(mean == winner)
+        place = winner(groups, name)
+        if place is not None:
+            best[place][i] = True
     return header, rows, best
 
 
+def winner(groups: Sequence[Group], name: str) -> int | None:
+    """The place of the group that is the best in this column beyond chance, as `legend` says; None where none is."""
+    rivals = [i for i, group in enumerate(groups) if np.isfinite(group.value(name).mean())]
+    if COLUMNS[name].best is None or len(rivals) < 2:
+        return None
+    if name == "neg_elbo" and _hold_out_others([groups[i] for i in rivals]):
+        return None
+    sign = 1.0 if COLUMNS[name].best == "high" else -1.0
+    means = {i: sign * groups[i].value(name).mean() for i in rivals}
+    best = max(rivals, key=lambda i: means[i])
+    spreads = {i: np.hypot(groups[i].spread(name), groups[best].spread(name)) for i in rivals}
+    return best if all(means[best] - means[i] > spreads[i] for i in rivals if i != best) else None
+
+
+def legend(groups: Sequence[Group]) -> str:
+    """What a table of these groups shows, in words: which entry is bold, what the floor and the bound are."""
+    parts = []
+    if len(groups) > 1:
+        parts.append(
+            "Bold: better than every other by more than the deviations over seeds of the two, taken together; with one "
+            "seed, simply the best, but of ECE only beyond what chance makes."
+        )
+    if any(np.isfinite(group.value("ece_floor")).any() for group in groups):
+        parts.append("Floor: the ECE that a perfectly calibrated network with the same confidences would show.")
+    bounds = [group for group in groups if np.isfinite(group.value("neg_elbo")).any()]
+    if bounds:
+        words = "−ELBO: nats over the examples trained on, at a KL weight of one; lower is better"
+        words += "; none is bold among methods that hold out different examples" if _hold_out_others(bounds) else ""
+        words += "; a point estimate has no such bound" if len(bounds) < len(groups) else ""
+        parts.append(words + ".")
+    return " ".join(parts)
+
+
+def _hold_out_others(groups: Sequence[Group]) -> bool:
+    """Whether they are trained on different examples, so that their bounds are of different data."""
+    return len({group.held_out for group in groups}) > 1
+
+
 def _entry(group: Group, name: str, brief: bool) -> str:
-    values, digits = group.value(name), COLUMNS[name].digits
-    text = f"{values.mean():,.{digits}f}"
-    if brief or len(values) == 1 or not digits or not values.any():
+    values, column = group.value(name), COLUMNS[name]
+    if not np.isfinite(values.mean()):
+        return "–"
+    text = f"{values.mean():,.{column.digits}f}"
+    if brief or len(values) == 1 or column.best is None or not values.any():
         return text
-    return f"{text}±{values.std(ddof=1):.{digits}f}".replace("±0.", "±.")
+    return f"{text}±{values.std(ddof=1):,.{column.digits}f}".replace("±0.", "±.")
 
 
 def _kept(group: Group) -> str:
@@ -68,13 +108,16 @@ def _kept(group: Group) -> str:
 
 
 def print_comparison(groups: Sequence[Group]) -> None:
-    """One table a data set and network."""
+    """One table a data set and network, and what it shows in words."""
     console = Console(highlight=False)
+    if not console.is_terminal:  # a file has room
+        console = Console(highlight=False, width=max(console.width, 120))
     for cell, members in groupby(groups, key=lambda group: group.cell):
-        header, rows, best = comparison(list(members), ("accuracy", "nll", "ece", "rmse", "sparsity"))
+        header, rows, best = comparison(list(members), SHOWN)
         table = Table(*header, title=" · ".join(cell), title_justify="left", box=SIMPLE_HEAD)
         for column in table.columns[1:]:
-            column.justify = "right"
+            column.justify, column.overflow = "right", "fold"
         for row, flags in zip(rows, best, strict=True):
             table.add_row(*(f"[bold]{entry}[/bold]" if flag else entry for entry, flag in zip(row, flags, strict=True)))
         console.print(table)
+    console.print(legend(groups))

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..experiment.cache import keep_compiled_programs
 from ..experiment.progress import clock
 from ..report import in_order, write_report
-from .comparison import checks, measured_timings
+from .claims import checks, measured_timings
 from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
 from .submit import submit

@@ -1,19 +1,21 @@
-"""Ours beside the published figures, and the paper's sentences as checks."""
+"""Ours beside the published figures: one row a cell, and where the two differ."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from ..names import LABELS
+from ..report import Group, winner
 from .cells import CellResult
 from .grid import DATA, NETWORKS
 from .published import COLUMNS, Figure, published, short
 
 FIELD = {"accuracy": "accuracy", "nll": "nll", "ece": "ece", "pruned": "sparsity"}  # column → name in a summary
-BAYESIAN = ("flat", "tiered", "bmr-paper")
+BOUND = "neg_elbo"  # a column of ours alone: the paper has no figures of it
+BETTER = {"accuracy": 1, "nll": -1, "ece": -1, "pruned": 1}  # the sign of a difference for the better
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class Row:
     ours: dict[str, float]
     published: dict[str, Figure]
     best: frozenset[str] = frozenset()
+    deviation: Mapping[str, float | None] | None = None  # of one seed; None where there is one
+    neg_elbo: float | None = None  # at β = 1; None where the file has none, and for point estimates
+    mask_nats: float | None = None  # what naming the mask costs on top; None where nothing is pruned
+    floor: float | None = None  # of the ECE; None where it was not kept
 
     def difference(self, column: str) -> float | None:
         """Ours less the published; None where there is none, or only a bound that ours does not contradict."""
@@ -36,12 +42,34 @@ class Row:
 
 def compare(results: Sequence[CellResult]) -> list[Row]:
     """One row a cell, in the paper's order."""
-    table = published()
     rows = []
     for result in sorted(results, key=lambda result: place(result.key)):
-        ours = {column: float(result.group.value(FIELD[column]).mean()) for column in COLUMNS}
-        rows.append(Row(result.key, len(result.group.summaries), ours, table.get(result.key, {})))
-    return [Row(row.key, row.seeds, row.ours, row.published, _best(row, rows)) for row in rows]
+        rivals = [other.group for other in results if other.key[:2] == result.key[:2]]
+        rows.append(replace(_row(result), best=_best(result.group, rivals)))
+    return rows
+
+
+def _row(result: CellResult) -> Row:
+    group = result.group
+    values = {column: group.value(FIELD[column]) for column in COLUMNS} | {"neg_elbo": group.value("neg_elbo")}
+    means = {column: float(each.mean()) for column, each in values.items()}
+    deviation = {name: float(each.std(ddof=1)) if len(each) > 1 else None for name, each in values.items()}
+    neg_elbo = means.pop("neg_elbo")
+    sizes = [summary["sizes"]["layers"] for summary in group.summaries if "sizes" in summary]
+    named = float(np.mean([mask_nats(layers) for layers in sizes])) if sizes and means["pruned"] else None
+    has_bound = np.isfinite(neg_elbo) and result.key[2] != "map"  # a point mass has no evidence bound
+    table = published().get(result.key, {})
+    bound = neg_elbo if has_bound else None
+    floor = float(group.value("ece_floor").mean())
+    floor = floor if np.isfinite(floor) else None
+    return Row(result.key, len(group.summaries), means, table, frozenset(), deviation, bound, named, floor)
+
+
+def mask_nats(layers: Sequence[Mapping[str, Any]]) -> float:
+    """−ln p(mask) under the paper's own prior: each layer's share of useful weights uniform, Beta(1, 1), so that a mask
+    with k of n weights has probability 1 / ((n + 1) · (n over k)). The output layer, the last, is never reduced."""
+    n, k = (np.array([layer[name] for layer in layers[:-1]], float) for name in ("weights", "remaining"))
+    return float(np.sum(np.log(n + 1) + gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)))
 
 
 def place(key: tuple[str, str, str]) -> tuple[int, ...]:
@@ -49,128 +77,27 @@ def place(key: tuple[str, str, str]) -> tuple[int, ...]:
     return tuple(order.index(name) if name in order else len(order) for name, order in zip(key, orders, strict=True))
 
 
-def _best(row: Row, rows: Iterable[Row]) -> frozenset[str]:
-    rivals = [other for other in rows if other.key[:2] == row.key[:2]]
-    if len(rivals) < 2:
-        return frozenset()
-    better = {"accuracy": max, "nll": min, "ece": min, "pruned": max}
-    return frozenset(
-        column
-        for column in COLUMNS
-        if row.ours[column] == better[column](other.ours[column] for other in rivals)
-        and (column != "pruned" or row.ours[column] > 0)
-    )
+def _best(group: Group, rivals: Sequence[Group]) -> frozenset[str]:
+    """The columns in which a group wins against its rivals, itself among them, beyond chance."""
+    winners = {column: winner(rivals, name) for column, name in {**FIELD, BOUND: BOUND}.items()}
+    return frozenset(column for column, i in winners.items() if i is not None and rivals[i] is group)
 
 
-Timings = Mapping[tuple[str, str], float]  # network, method → seconds a step
+def tolerance(row: Row, column: str) -> float:
+    """How far from the published figure still counts as published."""
+    return {"accuracy": 0.015, "nll": 0.15 if row.key[0] == "cifar100" else 0.04, "ece": 0.015, "pruned": 0.05}[column]
 
 
-@dataclass(frozen=True)
-class Check:
-    """A sentence that can be checked. `holds` is None where the runs for it are missing."""
-
-    sentence: str
-    holds: bool | None
-    numbers: str
-
-
-def checks(results: Sequence[CellResult], timings: Timings | None = None) -> list[Check]:
-    """The paper's sentences. `timings` of steps alone on the device are better than those of runs that shared it."""
-    rows = compare(results)
-    return [
-        agreement(rows),
-        *(lowest(rows, column) for column in ("ece", "nll")),
-        sparser(results),
-        faster(timings or run_timings(results)),
-    ]
-
-
-def agreement(rows: Sequence[Row]) -> Check:
-    """BMR-S&S as published: within the tolerances, or better."""
-    own = [row for row in rows if row.key[2] == "bmr-paper" and row.published]
-    missed = [f"{' · '.join(row.key[:2])} ({', '.join(misses(row))})" for row in own if misses(row)]
-    numbers = f"{len(own) - len(missed)} of {len(own)} cells" + (f"; missed: {'; '.join(missed)}" if missed else "")
-    sentence = (
-        "BMR-S&S is as published or better: accuracy −.015, NLL +.04 (CIFAR-100 +.15), ECE +.015, pruned −.05, in "
-        "at least 10 of 12 cells"
-    )
-    return Check(sentence, len(own) - len(missed) >= 10 if len(own) == 12 else None, numbers)
+def deviations(row: Row) -> dict[str, float]:
+    """Column → difference, where that is more than the tolerance, to either side."""
+    found = {column: row.difference(column) for column in COLUMNS}
+    return {name: value for name, value in found.items() if value is not None and abs(value) > tolerance(row, name)}
 
 
 def misses(row: Row) -> list[str]:
     """Where ours is worse than published by more than the tolerance."""
-    slack = {"accuracy": -0.015, "nll": 0.15 if row.key[0] == "cifar100" else 0.04, "ece": 0.015, "pruned": -0.05}
-    found = []
-    for column, limit in slack.items():
-        difference = row.difference(column)
-        if difference is not None and difference * np.sign(limit) > abs(limit):
-            found.append(f"{column} {short(row.ours[column])} for {row.published[column]}")
-    return found
-
-
-def lowest(rows: Sequence[Row], column: str) -> Check:
-    holds, full, against = 0, 0, []
-    cells = {row.key[:2] for row in rows}
-    for cell in sorted(cells, key=lambda cell: place((*cell, "map"))):
-        values = {row.key[2]: row.ours[column] for row in rows if row.key[:2] == cell and row.key[2] in BAYESIAN}
-        if len(values) < len(BAYESIAN):
-            continue
-        full += 1
-        winner = min(values, key=lambda name: values[name])
-        holds += winner == "bmr-paper"
-        if winner != "bmr-paper":
-            both = f"{LABELS[winner]} {short(values[winner])}, BMR-S&S {short(values['bmr-paper'])}"
-            against.append(f"{' · '.join(cell)} ({both})")
-    numbers = f"{holds} of {full} cells" + (f"; not in {'; '.join(against)}" if against else "")
-    sentence = f"BMR-S&S has the lowest {column.upper()} of the Bayesian methods"
-    return Check(sentence, holds == full if full else None, numbers)
-
-
-def sparser(results: Sequence[CellResult]) -> Check:
-    """At every threshold: the quantiles of |mean| lie below Tiered-FF's, layer by layer, the output layer apart."""
-    by_key = {result.key: result for result in results}
-    parts, all_hold = [], True
-    for network in ("mlp", "lenet"):
-        pair = [by_key.get(("fashion_mnist", network, method)) for method in ("bmr-paper", "tiered")]
-        if pair[0] is None or pair[1] is None:
-            continue
-        shares = [
-            float(np.mean(pair[0].quantiles[layer] <= pair[1].quantiles[layer]))
-            for layer in list(pair[0].quantiles)[:-1]
-        ]
-        parts.append(f"{network}: share of thresholds by layer {', '.join(f'{share:.0%}' for share in shares)}")
-        all_hold &= min(shares) == 1.0
-    sentence = "BMR-S&S is sparser than Tiered-FF at every threshold (Fashion-MNIST)"
-    return Check(sentence, all_hold if parts else None, "; ".join(parts) or "not run")
-
-
-def run_timings(results: Sequence[CellResult]) -> Timings:
-    """Seconds a step as the runs noted them, the mean over data sets."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for result in results:
-        _, network, method = result.key
-        found.setdefault((network, method), []).append(1 / float(result.group.value("steps_per_second").mean()))
-    return {key: float(np.mean(values)) for key, values in found.items()}
-
-
-def measured_timings(folder: Path) -> Timings:
-    """Seconds a step from the GPU's tables of `benchmarks/speed.py` in a folder; later files count where two have the
-    same network."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        values = json.loads(path.read_text())
-        if values.get("device", "").startswith("gpu") and "ceilings" in values:
-            for network, rows in values["networks"].items():
-                found |= {(network, row["name"]): row["ms_per_step"] / 1e3 for row in rows if "ms_per_step" in row}
-    return found
-
-
-def faster(timings: Timings) -> Check:
-    parts, gains = [], []
-    for network in NETWORKS:
-        ours, theirs = timings.get((network, "bmr-paper")), timings.get((network, "tiered"))
-        if ours is not None and theirs is not None:
-            gains.append(1 - ours / theirs)
-            parts.append(f"{network} {gains[-1]:.0%}")
-    sentence = "A step of BMR-S&S takes 30 % less time than one of Tiered-FF"
-    return Check(sentence, min(gains) >= 0.3 if gains else None, ", ".join(parts) or "not run")
+    return [
+        f"{column} {short(row.ours[column])} for {row.published[column]}"
+        for column, difference in deviations(row).items()
+        if difference * BETTER[column] < 0
+    ]

@@ -1,0 +1,126 @@
+"""What ΔF foretold of each reduction, beside what was measured."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
+
+from .figures import new_figure, style
+from .runs import Group
+
+APART = 0.25  # epochs between the marks of one reduction
+FIELDS = "removed", "predicted", "expected_nll", "divergence", "data_count"
+
+
+class Foretold(NamedTuple):
+    """One reduction, in nats, positive where the network is better without what was removed. **predicted** the ΔF of
+    what went, summed. **measured** what the bound that this ΔF is of gained; **evidence** what the evidence bound did,
+    in which every datum counts once. They are one where nothing is tempered."""
+
+    epoch: int  # that follows it
+    predicted: float
+    measured: float
+    evidence: float
+    is_undone: bool
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the prediction has the sign of what was measured."""
+        return (self.predicted >= 0) == (self.measured >= 0)
+
+
+def foretold(lines: Sequence[dict[str, Any]]) -> list[Foretold]:
+    """The reductions of a run that removed something; none where any of them was not measured, as before 0.2."""
+    found = []
+    for line in lines:
+        values: list[Any] = [line.get(name) for name in FIELDS]
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+            return []
+        removed, predicted, expected_nll, divergence, data_count = values
+        if removed:
+            gains = -(data_count * expected_nll + divergence), -(expected_nll + divergence)
+            found.append(Foretold(line["epoch"], predicted, *gains, bool(line.get("undone"))))
+    return found
+
+
+def draw(group: Group) -> Figure | None:
+    """Of the first seed, reduction by reduction; None where there is nothing to draw."""
+    found = foretold(group.lines("reductions.jsonl"))
+    if not found:
+        return None
+    figure, (axis,) = new_figure(1, 1, 8.4, 2.8)
+    colour = style(group)[0]
+    series = {"predicted": ("#777777", "o", "none", "predicted: ΔF, summed")}
+    if is_tempered(found):
+        series["measured"] = (colour, "o", colour, "measured: the tempered bound, which ΔF is of")
+        series["evidence"] = ("#000000", "D", "none", "measured: the evidence bound")
+    else:
+        series["measured"] = (colour, "o", colour, "measured: the evidence bound, which ΔF is of")
+    places = np.array([[one.epoch + APART * i for i in range(len(series))] for one in found])  # beside each other
+    values = np.array([[getattr(one, name) for name in series] for one in found])
+    axis.plot(places.T, values.T, color="#BBBBBB", linewidth=0.8, zorder=1)
+    for i, (line, marker, face, words) in enumerate(series.values()):
+        axis.plot(places[:, i], values[:, i], marker, color=line, markerfacecolor=face, markersize=5, label=words)
+    undone = [one.is_undone for one in found]
+    if any(undone):
+        axis.plot(places[undone, 1], values[undone, 1], "x", color="#000000", markersize=11, label="undone")
+    _scale(axis, values)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlabel("epoch that follows the reduction")
+    axis.set_ylabel("gain, nats")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def is_tempered(found: Sequence[Foretold]) -> bool:
+    """Whether ΔF was of another bound than that of the evidence, in any of them."""
+    return any(one.measured != one.evidence for one in found)
+
+
+def _scale(axis: Axes, values: np.ndarray) -> None:
+    """Logarithmic, since reductions differ by powers of ten; around zero linear, where there is something below it."""
+    if (values > 0).all():
+        axis.set_yscale("log")
+        low, high = values.min() / 2, 2 * values.max()
+        axis.set_ylim(low, high)
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 1e3 * low else (1.0, 2.0, 5.0)))
+    else:
+        sizes = np.abs(values[values != 0])
+        smallest = 10.0 ** math.floor(math.log10(max(sizes.min(initial=1e9), 1.0)))
+        axis.set_yscale("symlog", linthresh=smallest, linscale=1.0)
+        axis.axhline(0.0, color="#000000", linewidth=0.6)
+        axis.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=smallest))
+        axis.margins(y=0.1)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(value)))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def signed(nats: float) -> str:
+    """With its sign, and thousands apart."""
+    return "0" if abs(nats) < 0.5 else f"{'+' if nats > 0 else '−'}{abs(nats):,.0f}"
+
+
+def in_words(group: Group) -> str:
+    """What the figure says, with the count of right signs over all seeds."""
+    runs = [run for run in (foretold(folder.lines("reductions.jsonl")) for folder in group.folders) if run]
+    every = [one for run in runs for one in run]
+    right, stood = sum(one.is_right for one in every), [one for one in every if not one.is_undone]
+    total = {name: signed(sum(getattr(one, name) for one in stood)) for name in ("predicted", "measured", "evidence")}
+    seeds = f" in {len(runs)} runs (the first is drawn)" if len(runs) > 1 else ""
+    undone = len(every) - len(stood)
+    parts = [
+        "Before a reduction ΔF says how many nats the bound gains by it, as if weights were independent of each other; "
+        "then the gain is measured, on training examples, with the same draws of the weights before and after. Above "
+        "zero the network is the better model without what was removed.",
+        f"The sign was right in {right} of {len(every)} reductions{seeds}.",
+        f"{undone} of them {'was' if undone == 1 else 'were'} undone, since the fit did not recover." if undone else "",
+        f"{'Those that stood' if undone else 'Together they'} were to gain {total['predicted']} nats and gained "
+        f"{total['measured']} at once",
+    ]
+    if is_tempered(every):
+        parts[-1] += f" in the tempered bound that ΔF is of; the evidence bound changed by {total['evidence']}"
+    return " ".join(filter(None, parts)) + "."

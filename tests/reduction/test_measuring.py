@@ -1,0 +1,157 @@
+"""The measured change of the bound, beside closed forms; and that no more goes than it allows."""
+
+import functools
+import math
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from occamax.errors import ArgumentError
+from occamax.inference.likelihoods import Gaussian
+from occamax.inference.model import Model
+from occamax.inference.optimizers import AdaBelief
+from occamax.inference.posteriors import IndependentNormals
+from occamax.inference.priors import FlatPrior
+from occamax.inference.schedules import Constant
+from occamax.inference.training import start
+from occamax.reduction import Evidence, Measuring, Reduction, reduce
+from occamax.reduction.criteria import share_of
+from occamax.structure.units import Part, Units
+
+from ..toys import filled, like
+
+WEIGHTS, EXAMPLES = 24, 4096
+ALL = Reduction(Evidence(-math.inf), keep_output=False, measuring=Measuring(draws=1024))
+
+
+@functools.cache
+def linear():
+    """A regression whose noise and prior deviation are one: what the scales are is as good as known."""
+    model = Model(filled(eqx.nn.Linear, WEIGHTS, 1, use_bias=False), like(WEIGHTS), FlatPrior(), Gaussian())
+    return model, AdaBelief()(Constant(1e-3), 1)
+
+
+def believed(mean, std, kl_weight=1.0):
+    model, optimizer = linear()
+    scales = model.latent_count - WEIGHTS
+    latents = jnp.concatenate([jnp.asarray(mean, jnp.float32), jnp.zeros(scales)])
+    logs = jnp.concatenate([jnp.log(jnp.broadcast_to(jnp.asarray(std, jnp.float32), WEIGHTS)), jnp.full(scales, -20.0)])
+    state = start(model, IndependentNormals(latents, logs), optimizer, jax.random.key(0))
+    return state._replace(kl_weight=jnp.float32(kl_weight))
+
+
+@functools.cache
+def compiled(reduction, units=()):
+    model, _ = linear()
+    return jax.jit(lambda state, examples: reduce(model, state, reduction, 0.5, units, examples, len(examples[1])))
+
+
+def inputs(correlation, seed=0):
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=(EXAMPLES, 1))
+    own = rng.normal(size=(EXAMPLES, WEIGHTS))
+    return (math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own).astype(np.float32)
+
+
+def targets(x, weights, seed=1):
+    return (x @ weights + np.random.default_rng(seed).normal(size=len(x)))[:, None].astype(np.float32)
+
+
+def test_the_change_is_that_of_the_closed_form():
+    """E_q of the squares is (y − xm)² + Σ x²σ²; each weight's divergence is ½(m² + σ² − 1) − ln σ."""
+    mean, std = np.linspace(-0.3, 0.3, WEIGHTS), np.linspace(0.05, 0.4, WEIGHTS)
+    x = inputs(0.3)
+    y = targets(x, mean)
+    _, record = compiled(ALL)(believed(mean, std), (x, y))
+    before = 0.5 * (((y[:, 0] - x @ mean) ** 2).sum() + (x**2 @ std**2).sum())
+    after = 0.5 * (y**2).sum()
+    paid = (0.5 * (mean**2 + std**2 - 1) - np.log(std)).sum()
+    assert np.isclose(record.divergence, -paid, rtol=1e-5)
+    assert np.isclose(record.expected_nll, after - before, rtol=0.05)
+    predicted = -0.5 * (np.log(std**2) + mean**2 / std**2)
+    assert np.isclose(record.predicted, predicted.sum(), rtol=1e-4)
+    assert record.data_count == 1.0
+
+
+@pytest.mark.parametrize(("evidence", "count"), [(None, 4.0), (0.0, 4.0), (0.5, 2.0), (1.0, 1.0)])
+def test_a_datum_counts_as_often_as_the_bound_says(evidence, count):
+    """A posterior trained with β = ¼ counts it four times; the evidence that the data hold, once."""
+    how = replace(ALL, evidence=None if evidence is None else Constant(evidence))
+    x = inputs(0.0)[:1024]
+    _, record = compiled(how)(believed(np.zeros(WEIGHTS), 0.5, kl_weight=0.25), (x, targets(x, np.zeros(WEIGHTS))))
+    assert np.isclose(record.data_count, count)
+
+
+def gain(record):
+    return -(float(record.data_count) * float(record.expected_nll) + float(record.divergence))
+
+
+def test_what_is_bound_makes_nothing_worse():
+    """Equal weights whose inputs go together: each alone is not worth its nats, all together are. By their sum all go,
+    and the bound falls; a bound reduction takes what it can."""
+    x = inputs(0.3)
+    weights = np.full(WEIGHTS, 0.04)
+    std = 1 / math.sqrt(EXAMPLES / 20 + 1)
+    state, examples = believed(weights, std), (x, targets(x, weights))
+    how = replace(ALL, criterion=Evidence())
+    _, free = compiled(how)(state, examples)
+    assert free.predicted > 0
+    assert not free.mask.any()
+    assert gain(free) < 0
+    after, bound = compiled(replace(how, measuring=Measuring(binding=True, draws=1024)))(state, examples)
+    assert gain(bound) >= 0
+    assert bound.proposed == WEIGHTS
+    assert 0 < int(np.asarray(after.mask).sum()) < WEIGHTS
+
+
+def test_what_nobody_needs_goes_whole():
+    x = inputs(0.0)
+    weights = np.where(np.arange(WEIGHTS) < 4, 1.0, 0.0)
+    how = Reduction(Evidence(), keep_output=False, measuring=Measuring(binding=True))
+    after, record = compiled(how)(believed(weights, 1 / 64), (x, targets(x, weights)))
+    assert np.array_equal(np.asarray(after.mask), weights > 0)
+    assert gain(record) > 0
+
+
+@pytest.mark.parametrize(("price", "left"), [(0.0, 8), (1e4, 4)])
+def test_units_may_cost_their_price(price, left):
+    """Six units of four weights, the first two needed; at a high price all but one of them go."""
+    weights = np.where(np.arange(WEIGHTS) < 8, 0.5, 0.0)
+    units = (Units("rows", 6, (Part(0, 1, 4),)),)
+    how = Reduction(Evidence(math.inf), keep_output=False, unit_price=price, measuring=Measuring(binding=True))
+    x = inputs(0.0)
+    after, record = compiled(how, units)(believed(weights, 1 / 64), (x, targets(x, weights)))
+    assert int(np.asarray(after.mask).sum()) == left
+    assert (gain(record) > 0) == (price == 0)
+
+
+def test_a_bound_reduction_needs_examples():
+    model, _ = linear()
+    with pytest.raises(ArgumentError, match="examples: none given"):
+        reduce(model, believed(np.zeros(WEIGHTS), 0.5), replace(ALL, measuring=Measuring(binding=True)))
+
+
+@given(st.integers(0, 2**31 - 1), st.floats(0.0, 1.0))
+def test_a_share_is_counted_exactly(count, share):
+    found, wanted = int(share_of(jnp.int32(count), share)), share * count
+    assert abs(found - wanted) <= 0.5 + 1e-4
+
+
+def test_a_share_of_many_is_a_whole_number():
+    assert int(share_of(jnp.int32(2**31 - 1), 1.0)) == 2**31 - 1
+    assert int(share_of(jnp.int32(100_000_001), 0.999)) == 99_900_001
+    assert int(share_of(jnp.int32(10), 0.95)) in (9, 10)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**5))
+def test_as_many_examples_for_every_draw(looked_at, examples):
+    how = Measuring()
+    count = how.count(looked_at, examples)
+    assert 1 <= count <= examples
+    assert count % how.draws == 0 or count < how.draws
