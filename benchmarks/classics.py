@@ -10,6 +10,7 @@ magnitude), Guo et al. 2016 (dynamic network surgery), Molchanov et al. 2017 (sp
 import argparse
 from dataclasses import replace
 
+import numpy as np
 import trials
 
 from occamax.methods import BMR, Method
@@ -60,7 +61,8 @@ def table(lines: list[dict]) -> str:
         for line in lines:
             if line["network"] == network:
                 left = 1 - line["sparsity_of_all"]
-                error = f"{100 * (1 - line['accuracy']):.2f} %"
+                spread = 100 * float(np.std(line["each"]["accuracy"], ddof=1)) if line["seeds"] > 1 else None
+                error = f"{100 * (1 - line['accuracy']):.2f}" + (f" ± {spread:.2f} %" if spread is not None else " %")
                 rows.append([network, line["method"], error, f"{100 * left:.2f} %", f"{1 / left:.0f} ×"])
     return trials.markdown(["network", "method", "error", "not zero", "fewer"], rows)
 

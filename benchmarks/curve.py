@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def table(lines: list[dict]) -> str:
-    """Accuracy / NLL / ECE, ways by levels."""
+    """Accuracy / NLL / ECE, ways by levels, ± over seeds."""
     rows = []
     for network, data, way in dict.fromkeys((line["network"], line["data"], line["way"]) for line in lines):
         own = {
@@ -84,7 +84,7 @@ def table(lines: list[dict]) -> str:
             if (line["network"], line["data"], line["way"]) == (network, data, way)
         }
         cells = [
-            " / ".join(trials.short(own[level][name]) for name in FIGURES) if level in own else "" for level in LEVELS
+            " / ".join(trials.figure(own[level], name) for name in FIGURES) if level in own else "" for level in LEVELS
         ]
         rows.append([f"{network}, {data}", way, *cells])
     return trials.markdown(["network", "chosen by", *(f"{level:.0%}" for level in LEVELS)], rows)

@@ -7,13 +7,12 @@ at once, beside what occamax 0.1 gave (results/cells, results/study/final.jsonl)
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import trials
 
 FIGURES = ("accuracy", "nll", "ece", "sparsity")
 CELLS = [(network, method) for network in ("mlp", "lenet") for method in ("bmr-paper", "bmr")]
@@ -35,10 +34,12 @@ def run(options: argparse.Namespace) -> None:
         line = {
             "data": options.data, "network": network, "method": method, "epochs": options.epochs,
             "steps": options.steps,
-            "each": {name: [round(float(own.history[-1][name]), 4) for own in fits] for name in FIGURES},
+            "each": {
+                name: [round(float(own.history[-1][name]), 4) for own in fits] for name in (*FIGURES, "neg_elbo")
+            },
             "undone": sum(bool(item.get("undone")) for own in fits for item in own.history),
             "seconds": round(time.perf_counter() - began), "settings": fits[0].method.as_data(),
-            "command": shlex.join(["python", *sys.argv]), **environment(),
+            "command": trials.command(), **environment(),
         }  # fmt: skip
         print(json.dumps({name: line[name] for name in ("network", "method", "each", "seconds")}), flush=True)
         with open(options.out, "a") as file:

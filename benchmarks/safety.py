@@ -50,11 +50,14 @@ def table(lines: list[dict]) -> str:
             else ""
             for method in METHODS
         ]
-        others = [found[method]["accuracy"] for method in found if method != "bmr"]
-        ahead = f"{100 * (found['bmr']['accuracy'] - max(others)):+.1f}" if "bmr" in found and others else ""
+        others = {method: line["accuracy"] for method, line in found.items() if method != "bmr"}
+        ahead = ""
+        if "bmr" in found and others:
+            rival = max(others, key=lambda method: others[method])
+            ahead = f"{100 * (found['bmr']['accuracy'] - others[rival]):+.1f} ({rival})"
         pruned = trials.short(found["bmr"]["sparsity"], 2) if "bmr" in found else ""
         rows.append([network, f"{images:,}", f"{epochs} × {steps}", *cells, pruned, ahead])
-    return trials.markdown(["network", "images", "steps", *METHODS, "pruned", "points ahead"], rows)
+    return trials.markdown(["network", "images", "steps", *METHODS, "pruned", "points ahead (of)"], rows)
 
 
 if __name__ == "__main__":

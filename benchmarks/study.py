@@ -19,7 +19,7 @@ from occamax.inference.posteriors import MeanField
 from occamax.inference.priors import FanInPrior, FlatPrior
 from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 from occamax.methods import BMR, MAP, Flat, Method, PaperBMR, Tiered
-from occamax.reduction import Between, Evidence, Reduction, SpikeAndSlab
+from occamax.reduction import Between, Evidence, Measuring, Reduction, SpikeAndSlab
 
 AFFORDABLE = Affordable(0.6, 0.75)
 RISING, PACE = Ramp(0.0, 1.0, 0.1, 0.7), Geometric(1.0, 0.005, 0.1, 0.7)
@@ -48,6 +48,7 @@ def steps() -> dict[str, Method]:
         "+ the true evidence, rising": {"evidence": RISING, "schedule": Between(0.1, 0.8)},
         "+ a pace": {"least_left": PACE},
         "+ a guard": {"tolerance": 0.05},
+        "+ a measured check": {"measuring": Measuring(binding=True)},
         "bmr": {"calibration": Calibration(), "name": "bmr", "target_rate_factor": 2.0},
     }.items():
         method = found[name] = changed(method, **change)
@@ -138,7 +139,7 @@ def main() -> None:
 
 
 def table(lines: list[dict]) -> str:
-    """Variants by networks: accuracy / NLL / ECE / pruned, the mean over the seeds."""
+    """Variants by networks: accuracy / NLL / ECE / pruned, the mean over the seeds, ± where there are several."""
     where = ("network", "data", "epochs", "steps", "level")
     lines = trials.merged(lines, "variant", *where, "images", "test")
     names = list(dict.fromkeys(line["variant"] for line in lines))
@@ -155,8 +156,9 @@ def table(lines: list[dict]) -> str:
 def _entry(line: dict | None) -> str:
     if line is None:
         return ""
-    numbers = [trials.short(line[name]) for name in ("accuracy", "nll", "ece")]
-    return " / ".join([*numbers, trials.short(line["sparsity"], 2)])
+    return " / ".join(
+        [*(trials.figure(line, name) for name in ("accuracy", "nll", "ece")), trials.short(line["sparsity"], 2)]
+    )
 
 
 if __name__ == "__main__":

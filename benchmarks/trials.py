@@ -3,6 +3,7 @@ and keep a line of JSON for each trial, so that a study that was cut off goes on
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterable
@@ -95,19 +96,25 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         seeds=list(range(options.first_seed, options.first_seed + options.seeds)), num_samples=options.samples,
         curve_samples=2, compute_dtype=options.precision, on_epoch=watch,
     )  # fmt: skip
-    each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in FIGURES}
+    each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in (*FIGURES, "neg_elbo")}
     masks = [np.asarray(fitted.state.mask) for fitted in fits]
     return {
-        **{k: round(float(np.mean([fitted.history[-1][k] for fitted in fits])), 4) for k in FIGURES},
+        **{k: round(float(np.mean([fitted.history[-1][k] for fitted in fits])), 4) for k in each},
         "each": each,
         "sparsity_of_all": round(float(np.mean([sparsity(mask, mask.size) for mask in masks])), 5),
         "undone": sum(undone),
         "curve": curve[:: max(1, len(curve) // 10)],
         "seconds": round(time.perf_counter() - began),
         "settings": trial.method.as_data(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command(),
         **environment(),
     }
+
+
+def command() -> str:
+    """What was called, with the names of files and folders for where they lie on one machine."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
 def merged(lines: list[dict], *names: str) -> list[dict]:
@@ -119,13 +126,21 @@ def merged(lines: list[dict], *names: str) -> list[dict]:
 
 
 def _mean(group: list[dict]) -> dict:
-    each = {name: [number for line in group for number in line["each"][name]] for name in FIGURES}
+    names = [name for name in group[0]["each"] if all(name in line["each"] for line in group)]  # older ones have fewer
+    each = {name: [number for line in group for number in line["each"][name]] for name in names}
     means = {name: round(float(np.mean(numbers)), 4) for name, numbers in each.items()}
     return {**group[0], **means, "each": each, "seeds": sum(line["seeds"] for line in group)}
 
 
 def short(number: float, digits: int = 3) -> str:
     return f"{number:.{digits}f}".removeprefix("0") if number else "0"
+
+
+def figure(line: dict, name: str, digits: int = 3) -> str:
+    """The mean over seeds, ± the standard deviation of one where there are several."""
+    each = line.get("each", {}).get(name, [])
+    spread = f" ± {np.std(each, ddof=1):.{digits}f}".replace(" 0.", " .") if len(each) > 1 else ""
+    return short(line[name], digits) + spread
 
 
 def markdown(heads: list[str], rows: Iterable[list[str]]) -> str:

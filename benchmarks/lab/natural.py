@@ -4,8 +4,8 @@
     natural.py train JOB.json … --data DIR --out FILE  # every job; one JSON line a configuration, as it goes
     natural.py serve QUEUE --data DIR --out FILE       # the same for jobs that arrive in a folder, compiled once
 
-A job is {"name", "epochs", "test": bool, "lanes": [{…}, …]}: a lane is one configuration and seed (fields: `LANE`).
-All lanes of a job train in one program. Nothing here imports occamax.
+A job is {"name", "epochs", "test": bool, "augment": bool, "lanes": [{…}, …]}: a lane is one configuration and seed
+(fields: `LANE`). All lanes of a job train in one program. Nothing here imports occamax.
 
 The posterior of weight i is Normal(m, σ²), σ² = 1/(λN(h + δ + d)), the step (Shen et al. 2024; momentum .9)
 
@@ -34,8 +34,8 @@ import numpy as np
 BATCH, CLASSES, EVERY, EVAL = 128, 10, 10, 500
 HELD, VALID = 2500, 5000  # examples of the training set: for the temperature; to choose by
 LANE = dict(
-    name="", seed=0, adam=0.0, lr=0.2, b1=0.9, wd=0.0, delta=2e-4, damp=0.0, anneal=0.0, lam=1.0, fan=0.0, h0=0.1,
-    rep=0.0, gnb=0.0, sq=0.0, noise=1.0, clip=1e9, warm=500, sparsity=0.0, score="snr",
+    name="", seed=0, adam=0.0, sgd=0.0, lr=0.2, b1=0.9, wd=0.0, drop=0.0, delta=2e-4, damp=0.0, anneal=0.0, lam=1.0,
+    fan=0.0, h0=0.1, rep=0.0, gnb=0.0, sq=0.0, noise=1.0, clip=1e9, warm=500, sparsity=0.0, score="snr",
 )  # fmt: skip
 SCORES = ("mag", "snr", "df", "lmag")
 
@@ -123,8 +123,8 @@ def norm(x, gain, shift, skip=None):
     return jax.nn.silu(z).astype(x.dtype)
 
 
-def network(layout, arrays, x, dtype=jnp.bfloat16):
-    """x [lanes, B, 32, 32, 3] -> logits [lanes, B, classes]."""
+def network(layout, arrays, x, dtype=jnp.bfloat16, dropped=1.0):
+    """x [lanes, B, 32, 32, 3] -> logits [lanes, B, classes]; `dropped` multiplies the features before the head."""
     p = arrays
     q = {n: a.astype(dtype) if a.ndim == 5 else a for n, a in p.items()}
     x = norm(convolve(x.astype(dtype), q["stem"]), p["stem.gain"], p["stem.shift"])
@@ -136,7 +136,7 @@ def network(layout, arrays, x, dtype=jnp.bfloat16):
             if n + ".skip" in p:
                 skip = jnp.einsum("kbhwc,kco->kbhwo", x[:, :, ::s, ::s], q[n + ".skip"][:, 0, 0])
             x = norm(convolve(y, q[n + ".b"]), p[n + ".b.gain"], p[n + ".b.shift"], skip)
-    z = x.astype(jnp.float32).mean((2, 3))
+    z = x.astype(jnp.float32).mean((2, 3)) * dropped
     return jnp.einsum("kbc,kco->kbo", z, p["head"]) + p["head.bias"][:, None, :]
 
 
@@ -168,14 +168,29 @@ def deviation(layout, lane, h, count, progress):
     return lane["noise"][:, None] / jnp.sqrt(lane["lam"][:, None] * count * p)
 
 
-def make_epoch(layout, steps, dtype):
-    def images(data, rows):  # rows [lanes, B] -> [lanes, B, 32, 32, 3]
-        return (data["x"][rows].astype(jnp.float32) - data["mean"]) / data["std"], data["y"][rows]
+def moved(x, key, pad=4):
+    """Flips and crops of [lanes, B, H, W, C] with zeros around, one draw an example."""
+    lanes, batch, height, width, _ = x.shape
+    k1, k2 = jax.random.split(key)
+    shift = jax.random.randint(k1, (2, lanes, batch, 1), -pad, pad + 1)
+    at = [shift[i] + jnp.arange(n) for i, n in enumerate((height, width))]
+    inside = [((a >= 0) & (a < n)).astype(x.dtype) for a, n in zip(at, (height, width))]
+    at = [jnp.clip(a, 0, n - 1) for a, n in zip(at, (height, width))]
+    x = jnp.take_along_axis(x, at[0][..., :, None, None], 2)
+    x = jnp.take_along_axis(x, at[1][..., None, :, None], 3)
+    x = x * inside[0][..., :, None, None] * inside[1][..., None, :, None]
+    return jnp.where(jax.random.bernoulli(k2, 0.5, (lanes, batch, 1, 1, 1)), x[..., ::-1, :], x)
 
-    def step(lane, data, total, state, inputs):
+
+def make_epoch(layout, steps, dtype, look=True):
+    def images(data, rows, key, augment):  # rows [lanes, B] -> [lanes, B, 32, 32, 3]
+        x = (data["x"][rows].astype(jnp.float32) - data["mean"]) / data["std"]
+        return moved(x, key) if augment else x, data["y"][rows]
+
+    def step(lane, data, total, augment, state, inputs):
         """One step; or, where `own` is 1, a look at the curvature with labels that the network draws itself."""
         rows, i, own = inputs
-        x, y = images(data, rows)
+        x, y = images(data, rows, jax.random.fold_in(jax.random.key(13), i), augment)
         fold = lambda s: jax.random.split(jax.random.fold_in(jax.random.fold_in(jax.random.key(7), s), 2 * i + own))
         keys = jax.vmap(fold)(lane["seed"])
         m, h, mask = state["m"], state["h"], state["mask"]
@@ -183,8 +198,11 @@ def make_epoch(layout, steps, dtype):
         sd = deviation(layout, lane, h, data["count"], i / total)
         theta = (m + sd * eps) * mask
 
+        kept = jax.random.uniform(jax.random.fold_in(jax.random.key(17), i), (*rows.shape, layout.parts[-2][1][0]))
+        dropped = (kept >= lane["drop"][:, None, None]) / (1 - lane["drop"][:, None, None])
+
         def loss(arrays):
-            z = network(layout, arrays, x, dtype)
+            z = network(layout, arrays, x, dtype, dropped)
             drawn = jax.vmap(jax.random.categorical)(keys[:, 1], jax.lax.stop_gradient(z))
             each = cross_entropy(z, jnp.where(own > 0, drawn, y))
             return each.sum(), each
@@ -211,12 +229,14 @@ def make_epoch(layout, steps, dtype):
         adam = ghat / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8) + col["wd"] * layout.decayed * m
         done = (i - lane["warm"]) / (total - lane["warm"])
         rate = lane["lr"] * jnp.where(i < lane["warm"], (i + 1) / lane["warm"], 0.5 * (1 + jnp.cos(jnp.pi * done)))
-        new = (m - rate[:, None] * jnp.where(col["adam"] > 0, adam, natural)) * mask
+        sgd = ghat + col["wd"] * layout.decayed * m
+        move = jnp.where(col["adam"] > 0, adam, jnp.where(col["sgd"] > 0, sgd, natural))
+        new = (m - rate[:, None] * move) * mask
         stepped, looked = dict(m=new, g=gm, v=v, h=h_new, mask=mask, t=t), {**state, "h": h_own}
         return jax.tree.map(lambda a, b: jnp.where(own > 0, a, b), looked, stepped), each * (own == 0)
 
-    @jax.jit
-    def epoch(state, lane, data, e, total):
+    @partial(jax.jit, static_argnums=5)
+    def epoch(state, lane, data, e, total, augment):
         def order(seed):  # whole passes in random order
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(9), seed), e)
             n, need = data["rows"].shape[0], steps * BATCH
@@ -227,11 +247,15 @@ def make_epoch(layout, steps, dtype):
             return data["rows"][laps[take // data["count"], take % data["count"]]].reshape(steps, BATCH)
 
         rows = jax.vmap(order, out_axes=1)(lane["seed"])  # steps, lanes, B
-        place = jnp.stack(
-            [jnp.minimum(j, EVERY - 1) + jnp.arange(0, steps, EVERY) for j in range(EVERY + 1)], 1
-        ).reshape(-1)
-        own = jnp.tile((jnp.arange(EVERY + 1) == EVERY).astype(int), steps // EVERY)
-        state, each = jax.lax.scan(partial(step, lane, data, total), state, (rows[place], e * steps + place, own))
+        if look:
+            place = jnp.stack(
+                [jnp.minimum(j, EVERY - 1) + jnp.arange(0, steps, EVERY) for j in range(EVERY + 1)], 1
+            ).reshape(-1)
+            own = jnp.tile((jnp.arange(EVERY + 1) == EVERY).astype(int), steps // EVERY)
+        else:
+            place, own = jnp.arange(steps), jnp.zeros(steps, int)
+        one = partial(step, lane, data, total, augment)
+        state, each = jax.lax.scan(one, state, (rows[place], e * steps + place, own))
         return state, each.sum(0) / steps
 
     return epoch
@@ -307,7 +331,7 @@ class Study:
     def __init__(self, args):
         self.args, self.layout = args, Layout(args.width, args.blocks)
         dtype = jnp.bfloat16 if args.dtype == "bfloat16" else jnp.float32
-        self.epoch = make_epoch(self.layout, args.steps, dtype)
+        self.epoch = make_epoch(self.layout, args.steps, dtype, look=not args.no_look)
         self.prune, self.outputs = make_prune(self.layout), make_outputs(self.layout, dtype)
         folder = Path(args.data) / "cifar-10-batches-bin"
         files = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
@@ -393,7 +417,7 @@ class Study:
             if target.any() and 0.1 <= f <= 0.8:
                 share = target * (1 - (1 - min(1, (f - 0.1) / 0.65)) ** 3)
                 state = self.prune(state, lane, data["count"], jnp.asarray(share, jnp.float32), f)
-            state, each = self.epoch(state, lane, data, jnp.asarray(e), total)
+            state, each = self.epoch(state, lane, data, jnp.asarray(e), total, bool(job.get("augment")))
             if (e + 1) % max(1, epochs // 10) == 0 or e == 0:
                 nll, acc = self.quick(state, lane, data)
                 each = np.asarray(each)
@@ -419,12 +443,13 @@ class Study:
             lines.append(dict(
                 job=job["name"], config=l, seed=l["seed"], epochs=epochs, steps=args.steps, batch=BATCH, examples=count,
                 sparsity=round(1 - float(kept[prunable].mean()), 4), sparsity_all=round(1 - float(kept.mean()), 4),
-                mean=mean[k], draws=draw[k] if l["noise"] else None, early=stop[k] if l["adam"] else None,
+                mean=mean[k], draws=draw[k] if l["noise"] else None, early=stop[k] if not l["noise"] else None,
+                augment=bool(job.get("augment")),
                 curve=[c[k] for c in curve], layers=self.describe(state, lane, data, k), weights=self.layout.size,
                 seconds=round(trained, 1), seconds_all=round(time.time() - began, 1), lanes=len(lanes),
                 dtype=args.dtype, device=jax.devices()[0].device_kind,
                 versions=dict(python=sys.version.split()[0], jax=jax.__version__,
-                numpy=np.__version__), command=" ".join(["natural.py", *sys.argv[1:]]),
+                numpy=np.__version__), command=" ".join(["natural.py", *(Path(w).name for w in sys.argv[1:])]),
             ))  # fmt: skip
         with open(args.out, "a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
@@ -488,6 +513,7 @@ def main():
     p.add_argument("--width", type=int, default=16)
     p.add_argument("--blocks", type=int, default=3)
     p.add_argument("--draws", type=int, default=32)
+    p.add_argument("--no-look", action="store_true", help="no pass with the network's own labels (`gnb` needs it)")
     p.add_argument("--dtype", default="bfloat16")
     p.add_argument("--variants", default="1 4 8")
     p.add_argument("--repeat", type=int, default=5)

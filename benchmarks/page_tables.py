@@ -1,0 +1,271 @@
+"""The tables of the pages, a function for each kind: files in, Markdown out. `pages.py` puts them into the pages."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import classics
+import curve
+import exports
+import numpy as np
+import safety
+import study
+import trials
+
+from occamax.reproduction.cells import read_cells
+from occamax.reproduction.comparison import Row, compare
+from occamax.reproduction.grid import DATA, NETWORKS
+from occamax.reproduction.published import published, short
+
+TITLES = {
+    "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100",
+    "mlp": "MLP", "lenet": "LeNet", "mixer": "Mixer", "vit": "ViT",
+}  # fmt: skip
+PLACES = [(data, network) for data in DATA for network in NETWORKS]
+Line = dict[str, Any]
+
+
+def study_table(path: Path) -> str:
+    """A study, variants by networks. Its older files have a word that the pages no longer use."""
+    return study.table(trials.lines_of(path)).replace("warming", "annealing")
+
+
+def _by_place(lines: list[Line]) -> dict[tuple[str, str], dict[str, Line]]:
+    """(data, network) → variant → its line, seeds that were run apart as one."""
+    found: dict[tuple[str, str], dict[str, Line]] = {}
+    for line in trials.merged(lines, "data", "network", "variant"):
+        found.setdefault((line["data"], line["network"]), {})[line["variant"]] = line
+    return found
+
+
+def _plain(variants: dict[str, Line]) -> Line | None:
+    """Plain training at the rate with the best accuracy."""
+    tried = [line for name, line in variants.items() if name.startswith("plain")]
+    return max(tried, key=lambda line: line["accuracy"]) if tried else None
+
+
+def _figures(line: Line | None, separator: str = ", ") -> str:
+    names = ("accuracy", "nll", "ece")
+    return separator.join(trials.figure(line, name) for name in names) if line is not None else ""
+
+
+def _cells(folder: Path) -> dict[tuple[str, str, str], Row]:
+    return {row.key: row for row in compare(read_cells(folder))}
+
+
+def _row(row: Row, column: str) -> str:
+    spread = (row.deviation or {}).get(column)
+    return short(row.ours[column]) + (f" ± {short(spread)}" if spread is not None else "")
+
+
+def methods(folder: Path) -> str:
+    """The paper's first and last method in every cell."""
+    rows, cells = [], _cells(folder)
+    kept = {cell.key: [own["sizes"] for own in cell.group.summaries] for cell in read_cells(folder)}
+    for place in PLACES:
+        point, ours = cells[(*place, "map")], cells[(*place, "bmr-paper")]
+        figures = [", ".join(_row(row, name) for name in ("accuracy", "nll", "ece")) for row in (point, ours)]
+        sizes = kept[ours.key]
+        left = f"{np.mean([own['remaining'] for own in sizes]):,.0f} of {sizes[0]['weights']:,}"
+        spread = (ours.deviation or {}).get("neg_elbo")
+        bound = f"{ours.neg_elbo:,.0f}" + (f" ± {spread:,.0f}" if spread is not None else "")
+        rows.append([*map(TITLES.__getitem__, place), *figures, bound, _row(ours, "pruned"), left])
+    heads = ["Flat-MAP: accuracy, NLL, ECE", "BMR-S&S (`bmr-paper`): accuracy, NLL, ECE", "−ELBO, nats"]
+    return trials.markdown(["data", "network", *heads, "pruned", "weights kept"], rows)
+
+
+def final(path: Path) -> str:
+    """`bmr` beside plain training on the test set."""
+    found, rows = _by_place(trials.lines_of(path)), []
+    for place in PLACES:
+        ours, plain = found[place]["bmr"], _plain(found[place])
+        pruned = trials.figure(ours, "sparsity")
+        rows.append([*map(TITLES.__getitem__, place), _figures(plain), _figures(ours), pruned])
+    heads = ["plain training: accuracy, NLL, ECE", "`bmr`: accuracy, NLL, ECE", "pruned"]
+    return trials.markdown(["data", "network", *heads], rows)
+
+
+def final_beside(path: Path, folder: Path) -> str:
+    """The same with the methods of the paper, from the study where it has them, else from the cells."""
+    found, cells, theirs, rows = _by_place(trials.lines_of(path)), _cells(folder), published(), []
+    for place in PLACES:
+        ours = found[place]["bmr"]
+        figures = f"{_figures(ours, ' / ')} / {trials.short(ours['sparsity'], 2)}"
+        lines = [found[place].get(name) for name in ("map", "flat", "tiered")]
+        nlls = [
+            trials.figure(line, "nll") if line is not None else _row(cells[(*place, name)], "nll")
+            for name, line in zip(("map", "flat", "tiered"), lines, strict=True)
+        ]
+        accuracies = ", ".join(short(theirs[(*place, name)]["accuracy"].value) for name in ("map", "bmr-paper"))
+        plain = _figures(_plain(found[place]), " / ")
+        rows.append([*map(TITLES.__getitem__, place), figures, plain, ", ".join(nlls), accuracies])
+    heads = ["`bmr`", "plain", "NLL of `map`, `flat`, `tiered`", "published accuracy: MAP, BMR"]
+    return trials.markdown(["data", "network", *heads], rows)
+
+
+DIAL = {  # variants of the table, and what it calls them
+    "as bmr": "as bmr",
+    "twice the rate": "twice the rate",
+    "nats by the weights that are to stay": "nats by the weights that are to stay",
+    "nats by the weights that are to stay, twice the rate": "the same, twice the rate",
+    "nats by the mean of both counts, twice the rate": "nats by the mean of both counts, twice the rate",
+    "divergence .6 throughout": "divergence .6 throughout",
+    "reached by half the run": "reached by half the run",
+    "by signal to noise": "by signal to noise",
+    "magnitude in plain training, rate 1e-2": "magnitude in plain training, rate 1e-2",
+}
+
+
+def dial(path: Path) -> str:
+    """A target sparsity: some of the variants of the file, accuracy / NLL."""
+    places = [("lenet-300-100", 0.985), ("lenet-caffe", 0.996)]
+    places += [(network, level) for network in ("mlp", "lenet") for level in (0.95, 0.99)]
+    found = {(line["variant"], line["network"], line["level"]): line for line in trials.lines_of(path)}
+    heads = []
+    for network, level in places:
+        line = found["as bmr", network, level]
+        budget = "" if line["steps"] == 500 else f", {line['epochs']} × {line['steps']}"
+        heads.append(f"{network}, {line['data']}{budget}, {100 * level:g} %")
+    rows = []
+    for variant, name in DIAL.items():
+        own = [found.get((variant, *place)) for place in places]
+        rows.append([name, *(_figures_of(line, "accuracy", "nll") for line in own)])
+    return trials.markdown(["variant", *heads], rows)
+
+
+def _figures_of(line: Line | None, *names: str) -> str:
+    return " / ".join(trials.figure(line, name) for name in names) if line is not None else ""
+
+
+def files(path: Path) -> str:
+    """Exports in short."""
+    rows = []
+    for line in trials.lines_of(path):
+        config, run = line["config"], line["run"]
+        price = f", `--unit-price {config['unit_price']:g}`" if config["unit_price"] is not None else ""
+        (dense, size), zipped = line["bytes"], line["zipped"][1]
+        times = [dense / size, exports.masked_zipped(line) / zipped]
+        words = [
+            f"{size / 1e3:.0f} kB, {_times(times[0])} smaller",
+            f"{zipped / 1e3:.0f} kB, {_times(times[1])} smaller",
+        ]
+        before, after = line["milliseconds"]["128"]
+        figures = ", ".join(trials.short(run[name]) for name in ("accuracy", "nll", "ece"))
+        name, speed = TITLES[config["network"]] + price, f"{before / after:.1f} times faster"
+        pruned, accuracy = trials.short(run["sparsity"]), trials.short(line["test_accuracy"])
+        rows.append([name, figures, accuracy, pruned, *words, speed])
+    heads = ["network", "accuracy, NLL, ECE of 100 draws", "accuracy of the file", "pruned"]
+    heads += ["ONNX file, beside the dense one", "both gzipped, the dense one masked", "batch of 128, one core"]
+    return trials.markdown(heads, rows)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
+
+
+def _timings(folder: Path, name: str) -> dict[str, float]:
+    """name of a row → milliseconds a step."""
+    (rows,) = json.loads((folder / f"{name}.json").read_text())["networks"].values()
+    return {row["name"]: row["ms_per_step"] for row in rows}
+
+
+def speed_gpu(folder: Path, cells: Path) -> str:
+    """Milliseconds a step on the H200."""
+    times = {network: _timings(folder, f"h200-{network}") for network in NETWORKS}
+    older = _timings(folder, "h200-mlp-details")
+    sizes = {n: json.loads((cells / f"fashion_mnist-{n}-bmr-paper.json").read_text()) for n in NETWORKS}
+    counts = {n: values["summaries"][0]["sizes"]["weights"] for n, values in sizes.items()}
+
+    def row(title: str, value: Callable[[dict[str, float]], str], first: str = "") -> list[str]:
+        cells = []
+        for network in NETWORKS:
+            try:
+                cells.append(value(times[network]))
+            except KeyError:
+                cells.append(first if network == "mlp" else "")
+        return [title, *cells]
+
+    def ms(name: str) -> Callable[[dict[str, float]], str]:
+        return lambda own: f"{own[name]:.3f}" if own[name] < 1 else f"{own[name]:.2f}"
+
+    ours, theirs = "bmr-paper", "authors' BMR"
+    half, peer = "bmr-paper bfloat16", "NumPyro SVI AutoNormal"
+    rows = [
+        ["weights", *(f"{counts[network]:,}" for network in NETWORKS)],
+        *(row(f"`{name}`", ms(name)) for name in ("map", "tiered", ours)),
+        row("`bmr-paper` ÷ `map`", lambda own: f"{own[ours] / own['map']:.2f}"),
+        row(
+            "`bmr-paper` faster than `tiered` by", lambda own: f"{1 - own[ours] / own['tiered']:.0%}".replace("%", " %")
+        ),
+        row("`bmr-paper`, bfloat16", ms(half), f"{older[half]:.3f} (older)"),
+        row("`bmr-paper`, eight seeds at once, per seed", ms("bmr-paper × 8 seeds")),
+        row("the authors' BMR, in one compiled loop", ms(theirs)),
+        row("`bmr-paper` ÷ the authors' BMR", lambda own: f"{own[ours] / own[theirs]:.2f}"),
+        row("NumPyro, SVI with AutoNormal", ms(peer), f"{older[peer]:.3f} (older)"),
+    ]
+    return trials.markdown(["one NVIDIA H200, ms per step, batch 128", *map(TITLES.__getitem__, NETWORKS)], rows)
+
+
+def speed_cpu(folder: Path) -> str:
+    """Milliseconds a step on two CPU cores."""
+    mlp, lenet = (_timings(folder, f"cpu-{network}") for network in ("mlp", "lenet"))
+    peer = "NumPyro SVI AutoNormal"
+
+    def row(title: str, name: str, other: str | None = None) -> list[str]:
+        pair = (mlp.get(name), lenet.get(other or name))
+        return [title, *("" if value is None else f"{value:.1f}" for value in pair)]
+
+    own = "NumPyro, SVI with AutoNormal, our convolution"
+    rows = [
+        *(row(f"`{name}`", name) for name in ("map", "flat", "tiered", "bmr-paper")),
+        ["`bmr-paper` ÷ `map`", *(f"{times['bmr-paper'] / times['map']:.2f}" for times in (mlp, lenet))],
+        row("NumPyro, SVI with AutoNormal, Equinox's own convolution", peer, f"{peer}, plain convolution"),
+        [own, "", f"{lenet[peer]:.1f}"],
+        row("the authors' BMR, in one compiled loop", "authors' BMR"),
+    ]
+    return trials.markdown(["two CPU cores, ms per step, batch 128", "MLP", "LeNet"], rows)
+
+
+def growth(path: Path) -> str:
+    rows = []
+    for line in json.loads(path.read_text())["weights"]:
+        times = [f"{line[name]:.2f}" for name in ("map_ms", "bmr_ms")] + [f"{line['bmr_ms'] / line['map_ms']:.2f}"]
+        rows.append([f"{line['weights']:,}", *times, *(f"{line[name]:.0f}" for name in ("map_mb", "bmr_mb"))])
+    return trials.markdown(["weights", "`map` ms", "`bmr-paper` ms", "ratio", "`map` MB", "`bmr-paper` MB"], rows)
+
+
+def lab_test(path: Path) -> str:
+    """The lab's runs on the test set: the draws, or for plain training its last epoch, by sparsity."""
+    found: dict[tuple[float, bool], list[list[float]]] = {}
+    for line in trials.lines_of(path):
+        if "test" in line["mean"]:
+            shown = line["draws"] or line["mean"]
+            found.setdefault((line["sparsity"], line["draws"] is None), []).append(shown["test"])
+    rows = []
+    for level in sorted({level for level, _ in found}):
+        cells = []
+        for plain in (False, True):
+            each = dict(zip(("accuracy", "nll", "ece"), zip(*found[level, plain], strict=True), strict=True))
+            line = {"each": each} | {name: float(np.mean(values)) for name, values in each.items()}
+            cells.append(_figures(line, " / "))
+        rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells, str(len(found[level, False]))])
+    return trials.markdown(["pruned", "rep forgets, λ = 4, by ΔF", "AdamW, by magnitude", "seeds"], rows)
+
+
+KINDS: dict[str, Callable[..., str]] = {
+    "lab-test": lab_test,
+    "study": study_table,
+    "safety": lambda path: safety.table(trials.lines_of(path)),
+    "curve": lambda path: curve.table(trials.lines_of(path)),
+    "classics": lambda path: classics.table(trials.lines_of(path)),
+    "exports": lambda path: exports.table(trials.lines_of(path)),
+    "methods": methods,
+    "final": final,
+    "final-beside": final_beside,
+    "dial": dial,
+    "files": files,
+    "speed-gpu": speed_gpu,
+    "speed-cpu": speed_cpu,
+    "growth": growth,
+}
