@@ -21,7 +21,8 @@ from occamax.inference.priors import FlatPrior
 from occamax.inference.schedules import Constant
 from occamax.inference.training import start
 from occamax.reduction import Evidence, Measuring, Reduction, reduce
-from occamax.reduction.criteria import share_of
+from occamax.reduction.criteria import Beliefs, share_of
+from occamax.reduction.proposing import of_units, of_weights
 from occamax.structure.units import Part, Units
 
 from ..toys import filled, like
@@ -104,10 +105,37 @@ def test_what_is_bound_makes_nothing_worse():
     assert free.predicted > 0
     assert not free.mask.any()
     assert gain(free) < 0
-    after, bound = compiled(replace(how, measuring=Measuring(binding=True, draws=1024)))(state, examples)
+    after, bound = compiled(BOUND)(state, examples)
     assert gain(bound) >= 0
     assert bound.proposed == WEIGHTS
     assert 0 < int(np.asarray(after.mask).sum()) < WEIGHTS
+
+
+BOUND = replace(ALL, criterion=Evidence(), measuring=Measuring(binding=True, draws=1024))
+
+
+def test_a_tempered_bound_is_judged_as_it_is():
+    """A weight of m = .035 and σ = 1/64 costs 2048 m² − ½ = 2 nats of likelihood and 3.7 of divergence: the evidence is
+    better off without. The tempered bound, in which each datum counts four times, is not."""
+    x, weights = inputs(0.0), np.full(WEIGHTS, 0.035)
+    after, record = compiled(BOUND)(believed(weights, 1 / 64, kl_weight=0.25), (x, targets(x, weights)))
+    assert record.proposed == WEIGHTS
+    assert np.asarray(after.mask).sum() > WEIGHTS // 2
+    assert gain(record) >= 0
+    after, record = compiled(BOUND)(believed(weights, 1 / 64), (x, targets(x, weights)))
+    assert not after.mask.any()
+    assert gain(record) > 0
+
+
+def test_what_makes_no_difference_changes_nothing():
+    """Weights whose inputs are zero, beside some that stay: with the same draws before and after, the likelihood is the
+    same to the last digit."""
+    x = np.where(np.arange(WEIGHTS) < 4, inputs(0.0), 0.0).astype(np.float32)
+    weights = np.where(np.arange(WEIGHTS) < 4, 1.0, 0.0)
+    after, record = compiled(BOUND)(believed(weights, 1 / 64), (x, targets(x, weights)))
+    assert np.array_equal(np.asarray(after.mask), weights > 0)
+    assert record.expected_nll == 0.0
+    assert record.divergence < 0
 
 
 def test_what_nobody_needs_goes_whole():
@@ -129,6 +157,44 @@ def test_units_may_cost_their_price(price, left):
     after, record = compiled(how, units)(believed(weights, 1 / 64), (x, targets(x, weights)))
     assert int(np.asarray(after.mask).sum()) == left
     assert (gain(record) > 0) == (price == 0)
+    assert gain(record) + record.allowed >= 0
+    assert record.allowed == price * (WEIGHTS - left)
+
+
+def units_proposed(price=0.5):
+    """Rows of four weights and pairs; the last weight may not go, the first went long ago, the second just now."""
+    delta_f = jnp.asarray([9.0, 1, 1, 1, 2, 2, 2, 2, -1, -1, -1, -1, 1.5, 1.5, -0.3, -0.3], jnp.float32)
+    mask, reducible = np.arange(16) > 0, np.arange(16) < 15
+    nothing = jnp.zeros(16)
+    beliefs = Beliefs(
+        delta_f, nothing, nothing, nothing, jnp.asarray(mask), jnp.asarray(reducible), jnp.float32(0), jax.random.key(0)
+    )
+    kinds = Units("rows", 3, (Part(0, 1, 4),)), Units("pairs", 2, (Part(12, 1, 2),))
+    return of_units(kinds, jnp.arange(16) == 1, beliefs, price)
+
+
+def test_units_go_in_the_order_of_what_they_gain_and_the_bound_knows_their_price():
+    """Nats per weight: rows 3/4 (the dead one earns nothing), 2 and −1, pairs 1.5 and −.3. At half a nat the third row
+    is worth its price; one of each kind stays."""
+    found = units_proposed()
+    assert np.array_equal(found.wanted, [True, True, False, True, False])
+    assert [np.flatnonzero(found.first(jnp.int32(k))).tolist() for k in range(4)] == [[], [1], [1, 3], [0, 1, 3]]
+    assert [float(found.allowed(jnp.int32(k))) for k in range(5)] == [0.0, 2.0, 3.0, 5.0, 5.0]
+    assert found.size == 3
+
+
+def test_units_go_after_the_weights_that_went():
+    found = units_proposed()
+    gone = [np.flatnonzero(found.weights(jnp.int32(k))).tolist() for k in range(4)]
+    assert gone == [[1], [1, 4, 5, 6, 7], [1, 4, 5, 6, 7, 12, 13], [1, 2, 3, 4, 5, 6, 7, 12, 13]]
+
+
+def test_no_more_weights_are_proposed_than_may_go():
+    beliefs = Beliefs(jnp.asarray([1.0, 3, 2, 4]), *[jnp.zeros(4)] * 5, jnp.float32(0), jax.random.key(0))
+    found = of_weights(jnp.asarray([True, True, True, False]), beliefs, jnp.int32(2))
+    assert np.array_equal(found.wanted, [False, True, True, False])
+    assert np.array_equal(found.weights(jnp.int32(1)), [False, True, False, False])
+    assert found.allowed(jnp.int32(2)) == 0.0
 
 
 def test_a_bound_reduction_needs_examples():

@@ -24,7 +24,7 @@ from occamax.inference.schedules import Constant, Cosine, Ramp
 from occamax.inference.training import Stepper, start
 from occamax.methods import MAP, PaperBMR
 from occamax.reduction import Chance, Every, Evidence, Magnitude, Reduction, SpikeAndSlab, TargetSparsity, reduce
-from occamax.reduction.reducing import idle
+from occamax.reduction.proposing import idle
 from occamax.structure.units import Part, Units
 
 from ..toys import filled, like, normal, tiny_data, tiny_model

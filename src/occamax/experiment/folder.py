@@ -21,7 +21,7 @@ from ..names import choose
 from ..storage import RunLock, copy_atomic, load_arrays, load_metadata, save_arrays, write_atomic
 from .config import Config
 
-NATS = "predicted", "expected_nll", "divergence", "data_count"  # of a reduction, see `Record`
+NATS = "predicted", "expected_nll", "divergence", "data_count", "allowed"  # of a reduction, see `Record`
 HISTOGRAM_EDGES = np.concatenate([-np.logspace(4, -1, 26), np.linspace(-0.1, 0.1, 3)[1:-1], np.logspace(-1, 1, 11)])
 
 

@@ -5,7 +5,6 @@ together, or more: the sum of their ΔF can be far off, even in its sign. What i
 it only does not know what the rest will make of it, once it is trained again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ..errors import ArgumentError
 from ..inference.model import Model
 from ..inference.training import Batch, State
+from .proposing import Proposal
 
 
 @dataclass(frozen=True)
@@ -88,36 +88,25 @@ def log_likelihoods(
 
 
 def largest_part(
-    model: Model,
-    state: State,
-    part: Callable[[Int[Array, ""]], Bool[Array, "weights"]],
-    size: Int[Array, ""],
-    worth: Callable[[Change, Int[Array, ""]], Float[Array, ""]],
-    judge: Judge,
-    measuring: Measuring,
-    key: PRNGKeyArray,
-) -> tuple[Int[Array, ""], Change]:  # eight: what is asked, of what, by whom
-    """How much of a proposal stands, and the change of the bound that was measured for it.
-
-    `part(k)` are the weights that go when the best `k` of `size` items do, `worth` what their change is worth in nats;
-    what `part(0)` names is gone already.
-    One loop that asks the network at no item, at all, and then by halves: it is compiled once.
-    """
+    model: Model, state: State, proposal: Proposal, judge: Judge, measuring: Measuring, key: PRNGKeyArray
+) -> tuple[Int[Array, ""], Change]:
+    """How many items of a proposal stand, the first of its order, and the change of the bound that was measured for
+    them. One loop that asks the network at no item, at all, and then by halves: it is compiled once."""
     zero = Change(jnp.float32(0.0), jnp.float32(0.0))
-    prior, left = model.latent_prior, state.mask & ~part(jnp.int32(0))
+    prior, left = model.latent_prior, state.mask & ~proposal.weights(jnp.int32(0))
     scales_only = state.posterior.divergence(prior, jnp.zeros_like(left))
 
     def ask(k: Array, before: Array) -> tuple[Array, Change]:
-        gone = part(k) & left
+        gone = proposal.weights(k) & left
         now = log_likelihoods(model, state, left & ~gone, judge.examples, key, measuring.draws)
         paid = state.posterior.divergence(prior, gone) - scales_only  # by what goes: no difference of large numbers
         return now, Change(-judge.data_size * jnp.mean(now - before), -paid)
 
     def body(carry: tuple) -> tuple:
         turn, low, high, found, before = carry
-        k = jnp.where(turn == 0, 0, jnp.where(turn == 1, size, (low + high) // 2))
+        k = jnp.where(turn == 0, 0, jnp.where(turn == 1, proposal.size, (low + high) // 2))
         now, change = ask(k, before)
-        stands = worth(change, k) >= 0.0
+        stands = judge.gain(change) + proposal.allowed(k) >= 0.0
         stands |= (turn == 1) & (not measuring.binding)
         stands &= turn > 0
         found = jax.tree.map(lambda new, old: jnp.where(stands, new, old), change, found)
@@ -128,6 +117,6 @@ def largest_part(
         turn, low, high, *_ = carry
         return (turn < 2) | ((turn < 2 + measuring.rounds) & (high - low > 1))
 
-    start = jnp.int32(0), jnp.int32(0), size.astype(jnp.int32), zero, jnp.zeros(len(judge.examples[1]))
+    start = jnp.int32(0), jnp.int32(0), proposal.size, zero, jnp.zeros(len(judge.examples[1]))
     _, low, _, found, _ = lax.while_loop(goes_on, body, start)
     return low, found

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..inference.model import Model
@@ -17,9 +17,10 @@ from ..inference.schedules import InSteps, Schedule
 from ..inference.training import REDUCTION_STREAM, Batch, State
 from ..structure.layout import Layout
 from ..structure.units import Units
-from .criteria import Beliefs, Criterion, SpikeAndSlab, lowest, ranks
+from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal, retempered
 from .measuring import Change, Judge, Measuring, largest_part
+from .proposing import Proposal, of_units, of_weights
 from .schedule import Every, ReductionSchedule
 
 
@@ -97,6 +98,7 @@ class Record(NamedTuple):
     expected_nll: Float[Array, ""]  # by how many nats it grew, over the data set, every datum counted once
     divergence: Float[Array, ""]  # likewise
     data_count: Float[Array, ""]  # how often a datum counts in the bound that ΔF is of
+    allowed: Float[Array, ""]  # nats that this bound may fall by: the price of the units that went
 
 
 def reducible(layout: Layout, keep_output: bool) -> Bool[np.ndarray, "weights"]:
@@ -119,106 +121,62 @@ def reduce(
     bound is measured."""
     if examples is None and reduction.measuring.binding:
         raise ArgumentError("examples: none given; this reduction is measured on some, pass them with data_size")
-    layout = model.layout
     beliefs = believe(model, state, reduction, progress)
     data_count = state.kl_weight ** (-1.0 if reduction.evidence is None else reduction.evidence(progress) - 1.0)
-    judge = None
-    if examples is not None and state.posterior.has_deviations:  # a point estimate has no bound to measure
-        judge = Judge(data_count, examples, data_size)
+    has_bound = examples is not None and state.posterior.has_deviations  # a point estimate has none
+    judge = Judge(data_count, examples, data_size) if has_bound else None
+    layout = model.layout
     decision = reduction.criterion.decide(layout, beliefs)
-    alive = state.mask & beliefs.reducible
-    wanted, limit = _no_faster_than(alive & ~decision.keep, beliefs, reduction, progress)
-    gone, change = _weights_that_stand(model, state, wanted, beliefs, reduction, judge)
-    if reduction.unit_price is not None:
-        flags = [idle(kind, beliefs.delta_f, state.mask, reduction.unit_price, limit) for kind in units]
-        for kind, chosen in zip(units, flags, strict=True):
-            wanted = kind.mark(wanted, chosen) & alive
-        gone, change = _units_that_stand(model, state, gone, flags, units, beliefs, reduction, judge, change)
+    most, limit = _no_faster_than(beliefs, reduction, progress)
+    proposal = of_weights(state.mask & beliefs.reducible & ~decision.keep, beliefs, most)
+
+    def stand(proposal: Proposal, number: int) -> Stood:
+        key = jax.random.fold_in(beliefs.key, number)
+        return _what_stands(model, state, proposal, judge, reduction.measuring, key)
+
+    wanted = proposal.wanted
+    gone, change, allowed = stand(proposal, 1)
+    if reduction.unit_price is not None and units:
+        proposal = of_units(units, gone, beliefs, reduction.unit_price, limit)
+        wanted |= proposal.weights(proposal.size)
+        gone, more, allowed = stand(proposal, 2)
+        change = Change(*map(jnp.add, change, more))
     mask = state.mask & ~gone
     predicted = jnp.sum(jnp.where(gone, beliefs.delta_f, 0.0))
     counts = _count(layout, gone), _count(layout, mask), jnp.sum(wanted)
-    record = Record(mask, beliefs.delta_f, decision.threshold, *counts, predicted, *change, data_count)
+    record = Record(mask, beliefs.delta_f, decision.threshold, *counts, predicted, *change, data_count, allowed)
     return remove(state, gone), record
 
 
 def _no_faster_than(
-    gone: Bool[Array, "weights"], beliefs: Beliefs, reduction: Reduction, progress: Float[Array, ""] | float
-) -> tuple[Bool[Array, "weights"], Float[Array, ""] | None]:
-    """What may go of what should, the largest ΔF first; and which share of the weights that is at most."""
+    beliefs: Beliefs, reduction: Reduction, progress: Float[Array, ""] | float
+) -> tuple[Int[Array, ""] | None, Float[Array, ""] | None]:
+    """How many weights may go at most, and which share of those that could that is; None where all may."""
     if reduction.least_left is None:
-        return gone, None
+        return None, None
     count = jnp.sum(beliefs.mask & beliefs.reducible)
     least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)
     most = jnp.maximum(count - least, 0)
-    return gone & lowest(jnp.where(gone, -beliefs.delta_f, jnp.inf), most), most / jnp.maximum(count, 1)
+    return most, most / jnp.maximum(count, 1)
 
 
-def _weights_that_stand(
-    model: Model,
-    state: State,
-    wanted: Bool[Array, "weights"],
-    beliefs: Beliefs,
-    reduction: Reduction,
-    judge: Judge | None,
-) -> tuple[Bool[Array, "weights"], Change]:
-    """The part of a proposal of single weights that the measured bound lets go, and its change."""
+class Stood(NamedTuple):
+    """What of a proposal stands."""
+
+    gone: Bool[Array, "weights"]  # with what was gone before
+    change: Change
+    allowed: Float[Array, ""]  # nats that the bound may lose for it
+
+
+def _what_stands(
+    model: Model, state: State, proposal: Proposal, judge: Judge | None, measuring: Measuring, key: PRNGKeyArray
+) -> Stood:
+    """The part of a proposal that the measured bound lets go, or all of it where nothing is measured."""
     if judge is None:
-        return wanted, Change(jnp.float32(jnp.nan), jnp.float32(jnp.nan))
-    rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))
-    size, key = jnp.sum(wanted), jax.random.fold_in(beliefs.key, 1)
-    kept, change = largest_part(
-        model,
-        state,
-        lambda k: wanted & (rank < k),
-        size,
-        lambda change, k: judge.gain(change),
-        judge,
-        reduction.measuring,
-        key,
-    )
-    return wanted & (rank < kept), change
-
-
-def _units_that_stand(
-    model: Model,
-    state: State,
-    gone: Bool[Array, "weights"],
-    flags: Sequence[Bool[Array, "units"]],
-    units: Sequence[Units],
-    beliefs: Beliefs,
-    reduction: Reduction,
-    judge: Judge | None,
-    change: Change,
-) -> tuple[Bool[Array, "weights"], Change]:  # nine: the proposal of units, after that of weights
-    """The same for units, of all kinds in one order: those that gain most for each of their weights go first. A unit
-    may cost the bound what its weights are priced at."""
-    alive, price = state.mask & beliefs.reducible, float(reduction.unit_price or 0.0)
-
-    def marked(chosen: Sequence[Array]) -> Array:
-        vector = gone
-        for kind, flags in zip(units, chosen, strict=True):
-            vector = kind.mark(vector, flags)
-        return vector & alive
-
-    if judge is None or not units:
-        return marked(flags), change
-    living = jnp.where(state.mask, beliefs.delta_f, 0.0)
-    each = [kind.totals(living) / kind.weights_each for kind in units]
-    flag, gain = jnp.concatenate(list(flags)), jnp.concatenate(each)
-    rank, ends = ranks(jnp.where(flag, -gain, jnp.inf)), np.cumsum([kind.count for kind in units])[:-1]
-    priced = jnp.asarray(np.concatenate([np.full(kind.count, kind.weights_each * price) for kind in units]))
-
-    def first(k: Array) -> list[Array]:
-        return jnp.split(flag & (rank < k), ends)
-
-    def worth(change: Change, k: Array) -> Array:
-        return judge.gain(change) + jnp.sum(jnp.where(flag & (rank < k), priced, 0.0))
-
-    key = jax.random.fold_in(beliefs.key, 2)
-    kept, more = largest_part(
-        model, state, lambda k: marked(first(k)), jnp.sum(flag), worth, judge, reduction.measuring, key
-    )
-    return marked(first(kept)), Change(*map(jnp.add, change, more))
+        count, change = proposal.size, Change(jnp.float32(jnp.nan), jnp.float32(jnp.nan))
+    else:
+        count, change = largest_part(model, state, proposal, judge, measuring, key)
+    return Stood(proposal.weights(count), change, proposal.allowed(count))
 
 
 def believe(model: Model, state: State, reduction: Reduction, progress: Float[Array, ""] | float) -> Beliefs:
@@ -237,24 +195,6 @@ def believe(model: Model, state: State, reduction: Reduction, progress: Float[Ar
     weight = model.weights(posterior.point, state.mask)
     key = jax.random.fold_in(jax.random.fold_in(state.key, REDUCTION_STREAM), state.step)
     return Beliefs(delta_f, mean, std, weight, state.mask, may_go, jnp.asarray(progress), key)
-
-
-def idle(
-    units: Units,
-    delta_f: Float[Array, "weights"],
-    mask: Bool[Array, "weights"],
-    price: float,
-    limit: Float[Array, ""] | float | None = None,
-) -> Bool[Array, "units"]:
-    """The units that earn less than `price` nats for each weight they have in the dense network. At most a share
-    `limit` of those alive, the least worth first; one always stays."""
-    gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price * units.weights_each
-    alive = units.totals(mask.astype(jnp.int32)) > 0
-    chosen = alive & (gain > 0)
-    most = jnp.maximum(jnp.sum(alive) - 1, 0)
-    if limit is not None:
-        most = jnp.minimum(most, jnp.ceil(limit * jnp.sum(alive)).astype(most.dtype))
-    return chosen & lowest(jnp.where(chosen, -gain, jnp.inf), most)
 
 
 def remove(state: State, gone: Bool[Array, "weights"]) -> State:

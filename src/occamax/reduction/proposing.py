@@ -1,0 +1,87 @@
+"""What should go, before it is measured: single weights or whole units, in an order."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ..structure.units import Units
+from .criteria import Beliefs, lowest, ranks
+
+
+class Proposal(NamedTuple):
+    """Items that should go, weights or units, and which would go first. `marks` names the weights that are gone when
+    some items go; those that it names for no item are gone already. For each item that goes the bound may lose its
+    `price`."""
+
+    wanted: Bool[Array, "items"]
+    rank: Int[Array, "items"]  # the wanted come first
+    marks: Callable[[Bool[Array, "items"]], Bool[Array, "weights"]]
+    price: Float[Array, "items"] | float
+
+    @property
+    def size(self) -> Int[Array, ""]:
+        return jnp.sum(self.wanted, dtype=jnp.int32)
+
+    def first(self, count: Int[Array, ""]) -> Bool[Array, "items"]:
+        """So many of the wanted items, in their order."""
+        return self.wanted & (self.rank < count)
+
+    def weights(self, count: Int[Array, ""]) -> Bool[Array, "weights"]:
+        """The weights that are gone when so many items go."""
+        return self.marks(self.first(count))
+
+    def allowed(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """Nats that the bound may lose when so many items go."""
+        return jnp.sum(jnp.where(self.first(count), self.price, 0.0))
+
+
+def of_weights(wanted: Bool[Array, "weights"], beliefs: Beliefs, most: Int[Array, ""] | None = None) -> Proposal:
+    """Single weights, the largest ΔF first, `most` of them at most. They may cost nothing."""
+    rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))
+    return Proposal(wanted if most is None else wanted & (rank < most), rank, lambda chosen: chosen, 0.0)
+
+
+def of_units(
+    units: Sequence[Units],
+    gone: Bool[Array, "weights"],
+    beliefs: Beliefs,
+    price: float,
+    limit: Float[Array, ""] | float | None = None,
+) -> Proposal:
+    """Units of all kinds in one order, after the weights in `gone`: those that gain most for each of their weights go
+    first. A unit may cost the bound what its weights are priced at."""
+    alive = beliefs.mask & beliefs.reducible
+    living = jnp.where(beliefs.mask, beliefs.delta_f, 0.0)
+    wanted = jnp.concatenate([idle(kind, beliefs.delta_f, beliefs.mask, price, limit) for kind in units])
+    gain = jnp.concatenate([kind.totals(living) / kind.weights_each for kind in units])
+    priced = np.concatenate([np.full(kind.count, kind.weights_each * price, np.float32) for kind in units])
+    ends = np.cumsum([kind.count for kind in units])[:-1]
+
+    def marks(chosen: Bool[Array, "items"]) -> Bool[Array, "weights"]:
+        vector = gone
+        for kind, flags in zip(units, jnp.split(chosen, ends), strict=True):
+            vector = kind.mark(vector, flags)
+        return vector & alive
+
+    return Proposal(wanted, ranks(jnp.where(wanted, -gain, jnp.inf)), marks, jnp.asarray(priced))
+
+
+def idle(
+    units: Units,
+    delta_f: Float[Array, "weights"],
+    mask: Bool[Array, "weights"],
+    price: float,
+    limit: Float[Array, ""] | float | None = None,
+) -> Bool[Array, "units"]:
+    """The units that earn less than `price` nats for each weight they have in the dense network. At most a share
+    `limit` of those alive, the least worth first; one always stays."""
+    gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price * units.weights_each
+    alive = units.totals(mask.astype(jnp.int32)) > 0
+    chosen = alive & (gain > 0)
+    most = jnp.maximum(jnp.sum(alive) - 1, 0)
+    if limit is not None:
+        most = jnp.minimum(most, jnp.ceil(limit * jnp.sum(alive)).astype(most.dtype))
+    return chosen & lowest(jnp.where(chosen, -gain, jnp.inf), most)
