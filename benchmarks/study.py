@@ -18,7 +18,7 @@ from occamax.inference.optimizers import NaturalGradient
 from occamax.inference.posteriors import MeanField
 from occamax.inference.priors import FanInPrior, FlatPrior
 from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.methods import BMR, MAP, Flat, Method, PaperBMR, Tiered
+from occamax.methods import BMR, MAP, Flat, HorseshoeBMR, Method, PaperBMR, Tiered
 from occamax.reduction import Between, Evidence, Measuring, Reduction, SpikeAndSlab
 
 AFFORDABLE = Affordable(0.6, 0.75)
@@ -66,6 +66,7 @@ VARIANTS: dict[str, Method] = {
     "plain, rate 2e-2": trials.plain(2e-2),
     "plain, no dropout": trials.plain(dropout=0.0),
     "bmr-paper, rate 5e-3": PaperBMR(learning_rate=Constant(5e-3)),
+    "bmr-rhs": HorseshoeBMR(),
     **steps(),
     **{
         f"bmr, {name}": changed(BMR(), **change)
