@@ -4,8 +4,8 @@
     python benchmarks/check_cost.py --table FILE
 
 In CPU seconds of this process, medians of interleaved calls: 100 steps; a reduction of `bmr` in which nothing is
-measured; one that is measured and stands whole, which asks the network twice; and one that is bisected to the end, which
-asks seven times. The last is of a proposal of all weights, which no bound allows.
+measured; one that is measured and stands whole, which asks the network twice; and one that is bisected to the end,
+which asks seven times. The last is of a proposal of all weights, which no bound allows.
 """
 
 import argparse
