@@ -5,10 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import check_cost
 import classics
 import curve
 import exports
+import float32
+import means
 import numpy as np
+import reductions
 import safety
 import study
 import trials
@@ -29,6 +33,16 @@ Line = dict[str, Any]
 def study_table(path: Path) -> str:
     """A study, variants by networks. Its older files have a word that the pages no longer use."""
     return study.table(trials.lines_of(path)).replace("warming", "annealing")
+
+
+def bounds(path: Path) -> str:
+    """Methods beside each other with their evidence bound, at a KL weight of one whatever they were trained with."""
+    rows = []
+    for line in trials.lines_of(path):
+        figures = [trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")]
+        spread = f" ± {np.std(line['each']['neg_elbo'], ddof=1):,.0f}" if line["seeds"] > 1 else ""
+        rows.append([f"`{line['variant']}`", *figures, f"{line['neg_elbo']:,.0f}{spread}"])
+    return trials.markdown(["method", "accuracy", "NLL", "ECE", "pruned", "−ELBO, nats"], rows)
 
 
 def _by_place(lines: list[Line]) -> dict[tuple[str, str], dict[str, Line]]:
@@ -260,6 +274,12 @@ KINDS: dict[str, Callable[..., str]] = {
     "curve": lambda path: curve.table(trials.lines_of(path)),
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
+    "bounds": bounds,
+    "reductions": lambda path: reductions.counted(trials.lines_of(path)),
+    "reduced": lambda path: reductions.figures(trials.lines_of(path)),
+    "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
+    "means": lambda path: means.table(trials.lines_of(path)),
+    "float32": float32.table,
     "methods": methods,
     "final": final,
     "final-beside": final_beside,

@@ -188,7 +188,8 @@ def figures(lines: list[dict[str, Any]]) -> str:
     for line in lines:
         values = [trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")]
         cost = f"{line['cost']:.1%}".replace("%", " %")
-        rows.append([_name(line), line["variant"], *values, trials.figure(line, "neg_elbo", 0), cost])
+        spread = f" ± {np.std(line['each']['neg_elbo'], ddof=1):,.0f}" if line["seeds"] > 1 else ""
+        rows.append([_name(line), line["variant"], *values, f"{line['neg_elbo']:,.0f}{spread}", cost])
     heads = ["network", "method", "accuracy", "NLL", "ECE", "pruned", "−ELBO, nats", "a reduction ÷ its epoch's steps"]
     return trials.markdown(heads, rows)
 
