@@ -68,7 +68,7 @@ def measure(data: str, network: str, rounds: int, data_dir: Path | None) -> dict
         for name, own in zip(("whole", "bisected"), programs, strict=True):
             seconds, (_, record) = timed(own.reduce, state, jnp.float32(PROGRESS), examples)
             costs[name].append(seconds)
-            part = float(jnp.sum(record.removed) / record.proposed)
+            part = float(jnp.sum(record.removed) / record.proposed[0])
             assert turn == 0 or (part == 1.0) == (name == "whole"), (name, part)
     middle = {name: float(np.median(values[1:])) for name, values in costs.items()}
     epoch = middle.pop("steps") * EPOCH / CHUNK

@@ -617,15 +617,21 @@ REDUCE = [
         "reduction/proposing.py",
         (
             "units are priced by the living",
-            "gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price * units.weights_each",
-            "gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price * units.totals(mask.astype(jnp.int32))",
+            "+ price * units.weights_each",
+            "+ price * units.totals(beliefs.mask.astype(jnp.int32))",
             "reduction/test_reduce.py::test_units_go_that_earn_less_than_their_price",
         ),
         (
             "dead weights earn for their unit",
-            "gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price",
-            "gain = units.totals(delta_f) + price",
+            "gain = units.totals(jnp.where(beliefs.mask, beliefs.delta_f, 0.0))",
+            "gain = units.totals(beliefs.delta_f)",
             "reduction/test_reduce.py::test_units_go_that_earn_less_than_their_price",
+        ),
+        (
+            "a unit lives by weights that may not go",
+            "alive = units.totals((beliefs.mask & beliefs.reducible).astype(jnp.int32)) > 0",
+            "alive = units.totals(beliefs.mask.astype(jnp.int32)) > 0",
+            "reduction/test_reduce.py::test_a_unit_of_which_only_output_weights_are_left_is_gone",
         ),
         (
             "the last unit may go",

@@ -23,7 +23,17 @@ from occamax.inference.priors import FlatPrior
 from occamax.inference.schedules import Constant, Cosine, Ramp
 from occamax.inference.training import Stepper, start
 from occamax.methods import MAP, PaperBMR
-from occamax.reduction import Chance, Every, Evidence, Magnitude, Reduction, SpikeAndSlab, TargetSparsity, reduce
+from occamax.reduction import (
+    Beliefs,
+    Chance,
+    Every,
+    Evidence,
+    Magnitude,
+    Reduction,
+    SpikeAndSlab,
+    TargetSparsity,
+    reduce,
+)
 from occamax.reduction.proposing import idle
 from occamax.structure.units import Part, Units
 
@@ -202,13 +212,18 @@ def test_a_point_estimate_is_pruned_by_magnitude():
 HIDDEN = Units("first", 3, (Part(0, 1, 4), Part(12, 1, 1), Part(15, 2, 1)))  # rows, biases, columns of the next layer
 
 
+def believed(delta_f, mask, reducible):
+    nothing = jnp.zeros_like(delta_f)
+    return Beliefs(delta_f, nothing, nothing, nothing, mask, reducible, jnp.float32(0.5), jax.random.key(0))
+
+
 @settings(max_examples=15)
 @given(st.integers(0, 1000), st.floats(0.0, 3.0), st.sampled_from([None, 0.0, 0.5, 1.0]))
 def test_units_go_that_earn_less_than_their_price(seed, price, limit):
     """By hand: a unit's own row, bias and column of the next layer; the worst first, one always stays."""
     rng = np.random.default_rng(seed)
     delta_f, mask = rng.normal(size=23).astype(np.float32), rng.random(23) < 0.8
-    found = idle(HIDDEN, jnp.asarray(delta_f), jnp.asarray(mask), price, limit)
+    found = idle(HIDDEN, believed(jnp.asarray(delta_f), jnp.asarray(mask), jnp.ones(23, bool)), price, limit)
     own = [[*range(4 * i, 4 * i + 4), 12 + i, 15 + i, 18 + i] for i in range(3)]
     gain = np.array([delta_f[places][mask[places]].sum() + 7 * price for places in own])
     alive = np.array([mask[places].any() for places in own])
@@ -227,6 +242,17 @@ def test_a_unit_goes_with_all_its_weights():
     assert np.array_equal(rows.any(1), rows.all(1))
     assert np.array_equal(mask[12:15], rows.all(1))
     assert mask[15:].all()  # it may not be reduced
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_a_unit_of_which_only_output_weights_are_left_is_gone(gone):
+    """It is not removed again, is not paid for again, and is not the one that stays."""
+    place = np.arange(23)
+    reducible = jnp.asarray(place < 15)
+    own = np.isin(place, [*range(4 * gone, 4 * gone + 4), 12 + gone])
+    found = idle(HIDDEN, believed(jnp.arange(23.0), jnp.asarray(~own), reducible), 1e6)
+    assert not found[gone]
+    assert found.sum() == 1
 
 
 BAD = [

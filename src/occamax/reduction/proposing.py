@@ -55,7 +55,7 @@ def of_units(
     first. A unit may cost the bound what its weights are priced at."""
     alive = beliefs.mask & beliefs.reducible
     living = jnp.where(beliefs.mask, beliefs.delta_f, 0.0)
-    wanted = jnp.concatenate([idle(kind, beliefs.delta_f, beliefs.mask, price, limit) for kind in units])
+    wanted = jnp.concatenate([idle(kind, beliefs, price, limit) for kind in units])
     gain = jnp.concatenate([kind.totals(living) / kind.weights_each for kind in units])
     priced = np.concatenate([np.full(kind.count, kind.weights_each * price, np.float32) for kind in units])
     ends = np.cumsum([kind.count for kind in units])[:-1]
@@ -70,16 +70,13 @@ def of_units(
 
 
 def idle(
-    units: Units,
-    delta_f: Float[Array, "weights"],
-    mask: Bool[Array, "weights"],
-    price: float,
-    limit: Float[Array, ""] | float | None = None,
+    units: Units, beliefs: Beliefs, price: float, limit: Float[Array, ""] | float | None = None
 ) -> Bool[Array, "units"]:
     """The units that earn less than `price` nats for each weight they have in the dense network. At most a share
-    `limit` of those alive, the least worth first; one always stays."""
-    gain = units.totals(jnp.where(mask, delta_f, 0.0)) + price * units.weights_each
-    alive = units.totals(mask.astype(jnp.int32)) > 0
+    `limit` of those alive, the least worth first; one always stays. A unit of which nothing is left but weights of the
+    output layer, which may not go, went before."""
+    gain = units.totals(jnp.where(beliefs.mask, beliefs.delta_f, 0.0)) + price * units.weights_each
+    alive = units.totals((beliefs.mask & beliefs.reducible).astype(jnp.int32)) > 0
     chosen = alive & (gain > 0)
     most = jnp.maximum(jnp.sum(alive) - 1, 0)
     if limit is not None:
