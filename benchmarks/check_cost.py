@@ -47,7 +47,7 @@ def measure(data: str, network: str, rounds: int, data_dir: Path | None) -> dict
     method, source = BMR(), ox.network_named(network)
     assert method.reduction is not None
     found = read_data(ox.load_data(data, data_dir), image_size=source.image_size)
-    train = tuple(map(jnp.asarray, found.train))
+    train = reductions.on_device(found.train)
     greedy = replace(method.reduction, criterion=Evidence(-math.inf), least_left=None)
     programs = [
         reductions.program_of(found, source, replace(method, reduction=how), Budget(50, EPOCH, reductions.BATCH), (0,))
@@ -55,9 +55,10 @@ def measure(data: str, network: str, rounds: int, data_dir: Path | None) -> dict
     ]
     program = programs[0]
     unmeasured = reductions.unchecked(method).reduction
+    assert unmeasured is not None
     bare = jax.jit(jax.vmap(lambda state: reduce(program.model, state, unmeasured, PROGRESS)), donate_argnums=0)
     count = method.reduction.measuring.count(EPOCH * reductions.BATCH, program.task.held_out.trained)
-    examples = tuple(part[:count] for part in train)
+    examples = train[0][:count], train[1][:count]
     state = program.with_kl_weight(program.start())
     costs: dict[str, list[float]] = {"steps": [], "unmeasured": [], "whole": [], "bisected": []}
     for turn in range(rounds + 1):  # the first compiles

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import trials
-from scipy.optimize import minimize_scalar
 
 import occamax as ox
 from occamax.evaluation import outputs_of_mean
@@ -28,9 +28,9 @@ NAMES = "accuracy", "nll", "ece"
 
 def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
     fitted = ox.load(path)
-    config, summary = fitted.config, fitted.summary
+    config, summary = fitted.config, fitted.summary or {}
     inputs, targets = fitted.test_set(None, data_dir)
-    logits = np.asarray(outputs_of_mean(fitted.model, believed(fitted.state), inputs), np.float64).reshape(
+    logits = np.asarray(outputs_of_mean(fitted.model, believed(fitted.state), jnp.asarray(inputs)), np.float64).reshape(
         len(inputs), -1
     )
 
@@ -38,13 +38,14 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         found = figures_of(np.asarray(jax.nn.softmax(logits / temperature)), np.asarray(targets), True)
         return {name: round(found[name], 5) for name in NAMES}
 
-    best = minimize_scalar(lambda log: at(float(np.exp(log)))["nll"], bounds=(-1.0, 1.0), method="bounded")
+    tried = np.exp(np.linspace(-0.5, 0.5, 101))
+    best = float(tried[np.argmin([at(temperature)["nll"] for temperature in tried])])
     own = summary["mean_temperature"]
     return {
         "data": config.data, "network": config.network, "method": config.method, "seed": config.seed,
         "epochs": config.epochs, "steps": config.steps_per_epoch, "sparsity": round(summary["sparsity"], 4),
         "draws": {name: round(summary[name], 5) for name in NAMES}, "mean": at(1.0), "at_temperature": at(own),
-        "temperature": round(own, 4), "best_temperature": round(float(np.exp(best.x)), 4), "command": trials.command(),
+        "temperature": round(own, 4), "best_temperature": round(best, 3), "command": trials.command(),
         **{name: summary[name] for name in ("device", "commit", "versions")},
     }  # fmt: skip
 

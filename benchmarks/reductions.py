@@ -111,6 +111,11 @@ class Watch:
         return float(np.median(self.costs["reduction"][1:]) / np.median(epochs[1:]))
 
 
+def on_device(batch: Any) -> Batch:
+    inputs, targets = batch
+    return jnp.asarray(inputs), jnp.asarray(targets)
+
+
 def program_of(data: Data, network: Any, method: Method, budget: ox.Budget, seeds: tuple[int, ...]) -> Program:
     """The compiled parts that `fit` would train with."""
     model = build_model(network, data, method, None, None, "float32", Devices())
@@ -126,9 +131,9 @@ def measure(data: str, network: str, method: Method, options: Any) -> dict[str, 
     found = read_data(dataset, image_size=source.image_size)
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
     program = program_of(found, source, method, ox.Budget(options.epochs, options.steps, BATCH), seeds)
-    train = tuple(map(jnp.asarray, found.train))
+    train = on_device(found.train)
     watch = Watch(program, train)
-    test = None if found.test is None else tuple(map(jnp.asarray, found.test))
+    test = None if found.test is None else on_device(found.test)
     loop, lines, last = Loop(program, train, Evaluation(test, options.samples, 1)), [], []
     for epoch in loop.epochs(program.start()):
         last = epoch.metrics

@@ -45,6 +45,7 @@ def asked(monkeypatch):
 def test_make_run(asked, tmp_path):
     """The command of the Makefile, with the methods and the budget that the README names beside its table."""
     words = re.search(r"^run:.*\n\t\$\(BIN\)/occamax (\S+) --out (\S+)$", (ROOT / "Makefile").read_text(), re.M)
+    assert words is not None
     done = CliRunner().invoke(cli.app, [words[1], "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     assert asked == [(name, 15, 100, 20) for name in ("map", "flat", "tiered", "bmr")]

@@ -123,10 +123,10 @@ def reduce(
         raise ArgumentError("examples: none given; this reduction is measured on some, pass them with data_size")
     beliefs = believe(model, state, reduction, progress)
     data_count = state.kl_weight ** (-1.0 if reduction.evidence is None else reduction.evidence(progress) - 1.0)
-    has_bound = examples is not None and state.posterior.has_deviations  # a point estimate has none
-    judge = Judge(data_count, examples, data_size) if has_bound else None
-    layout = model.layout
-    decision = reduction.criterion.decide(layout, beliefs)
+    judge = None
+    if examples is not None and state.posterior.has_deviations:  # a point estimate has no bound to measure
+        judge = Judge(data_count, examples, data_size)
+    decision, layout = reduction.criterion.decide(model.layout, beliefs), model.layout
     most, limit = _no_faster_than(beliefs, reduction, progress)
     proposal = of_weights(state.mask & beliefs.reducible & ~decision.keep, beliefs, most)
 
