@@ -170,13 +170,12 @@ class RatedTexts(Source):
         order = np.random.default_rng(0).permutation(clear)
         train, test = order[: -self.tested], order[-self.tested :]
         known = encoder or TextEncoder.learnt([rated.texts[i] for i in train], self.words)
-        splits = [
-            Split(
-                known.encode([rated.texts[i] for i in rows]), np.array([rated.ratings[i] > 0 for i in rows], np.int32)
-            )
-            for rows in (train, test)
-        ]
-        return Dataset(self.name, *splits, self.class_names, {"encoder": known.as_dict()})
+
+        def split(rows: np.ndarray) -> Split:
+            targets = np.array([rated.ratings[i] > 0 for i in rows], np.int32)
+            return Split(known.encode([rated.texts[i] for i in rows]), targets)
+
+        return Dataset(self.name, split(train), split(test), self.class_names, {"encoder": known.as_dict()})
 
 
 def _idx_downloads(address: str, *md5: str) -> tuple[Download, ...]:

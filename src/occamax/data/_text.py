@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -68,47 +69,41 @@ def encoder_kind(values: dict[str, Any] | None) -> str | None:
     return None if values is None else values.get("kind", "table")
 
 
+def _library() -> Any:
+    """The `tokenizers` package, which not everybody has."""
+    if find_spec("tokenizers") is None:
+        raise DataError("tokenizers is not installed, and texts need it: pip install 'occamax[text]'")
+    return import_module("tokenizers")
+
+
 def _learnt_words(texts: Sequence[str], count: int) -> tuple[str, ...]:
     """By byte-pair merges, which are the same every time; the library's trainer of WordPiece numbers pieces in the
     order of a hash map. The merges are not kept: the longest piece first does without."""
-    _need()
-    from tokenizers.models import BPE
-    from tokenizers.trainers import BpeTrainer
-
-    made: Any = BpeTrainer
-    tokenizer = _prepared(BPE(unk_token=SPECIAL[1]))
-    tokenizer.train_from_iterator(
-        texts, made(vocab_size=count, special_tokens=list(SPECIAL), show_progress=False, min_frequency=2)
+    library = _library()
+    tokenizer = _prepared(library.models.BPE(unk_token=SPECIAL[1]))
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=count, special_tokens=list(SPECIAL), show_progress=False, min_frequency=2
     )
+    tokenizer.train_from_iterator(texts, trainer)
     known = tokenizer.get_vocab()
     return tuple(sorted(known, key=known.__getitem__))
 
 
 def _tokenizer(words: tuple[str, ...]) -> Any:
-    _need()
-    from tokenizers.models import WordPiece
-
+    """What cuts a text into these, the longest first."""
     known = {word: number for number, word in enumerate(words)}
-    made: Any = WordPiece
-    return _prepared(made(vocab=known, unk_token=SPECIAL[1], continuing_subword_prefix=""))
+    model = _library().models.WordPiece(vocab=known, unk_token=SPECIAL[1], continuing_subword_prefix="")
+    return _prepared(model)
 
 
 def _prepared(model: Any) -> Any:
     """Small letters without accents; words and signs apart, each begun with a ▁."""
-    from tokenizers import Tokenizer
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer, Metaspace
-    from tokenizers.pre_tokenizers import Sequence as Each
-
-    tokenizer: Any = Tokenizer(model)
-    tokenizer.normalizer = BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = Each([BertPreTokenizer(), Metaspace(prepend_scheme="always")])
+    library = _library()
+    before = library.pre_tokenizers
+    tokenizer = library.Tokenizer(model)
+    tokenizer.normalizer = library.normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = before.Sequence([before.BertPreTokenizer(), before.Metaspace(prepend_scheme="always")])
     return tokenizer
-
-
-def _need() -> None:
-    if find_spec("tokenizers") is None:
-        raise DataError("tokenizers is not installed, and texts need it: pip install 'occamax[text]'")
 
 
 @dataclass(frozen=True)
