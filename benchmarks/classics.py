@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import trials
 
-from occamax.methods import BMR, Method
+from occamax.methods import BMR, Method, Plain
 
 # error in per cent, weights there were for each that is left
 PUBLISHED = {
@@ -38,7 +38,7 @@ def main() -> None:
     if options.table:
         print(table(trials.lines_of(options.table)))
         return
-    methods = {"plain training": trials.plain()} if options.plain else {}
+    methods = {"plain training": Plain()} if options.plain else {}
     if options.evidence:
         methods["bmr"] = with_output(BMR())
     for level in options.levels:

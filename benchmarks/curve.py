@@ -4,9 +4,10 @@
     python benchmarks/curve.py --table results/curve/curve.jsonl
     python benchmarks/curve.py --draw results/curve/curve.jsonl
 
-All with the same schedules and the same number of steps: by the evidence (`bmr --sparsity`), by the signal-to-noise
-ratio of the same posterior, at random in the same posterior, and by magnitude in plain training, with its dropout and
-without.
+All with the same schedule, number of steps, held-out examples and a temperature from them: by the evidence
+(`bmr --sparsity`), by the signal-to-noise ratio, by the magnitudes and at random in the same posterior, and by
+magnitude in plain training (AdamW; with `--plain FILE` as tuned by `opponents.py --sparsity …` for the same place).
+The lines of `magnitude` and `magnitude, no dropout` in older files are of plain training without a temperature.
 """
 
 import dataclasses
@@ -16,8 +17,8 @@ import numpy as np
 import trials
 from matplotlib.ticker import LogLocator, NullLocator
 
-from occamax.methods import BMR, Method
-from occamax.reduction import Chance, Magnitude, Score, SignalToNoise, TargetSparsity
+from occamax.methods import BMR, Method, Plain, method_from
+from occamax.reduction import Chance, Magnitude, SignalToNoise
 from occamax.report.figures import drawn, new_figure
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -26,37 +27,45 @@ FIGURES = {"accuracy": "accuracy", "nll": "negative log-likelihood", "ece": "cal
 STYLES = {
     "evidence": ("#E69F00", "-", "o"),
     "signal to noise": ("#0072B2", (0, (5, 1)), "s"),
+    "magnitude, same posterior": ("#009E73", (0, (3, 1)), "P"),
+    "magnitude, AdamW": ("#332288", (0, (2, 1)), "^"),
     "magnitude": ("#332288", (0, (1, 1)), "^"),
     "magnitude, no dropout": ("#CC79A7", (0, (4, 1, 1, 1)), "D"),
     "chance": ("#999999", (0, (3, 1, 1, 1)), "v"),
 }
 
 
-def by_score(method: Method, score: Score) -> Method:
-    """A method with a fixed sparsity, the lowest of that score removed first."""
-    assert method.reduction is not None
-    assert isinstance(method.reduction.criterion, TargetSparsity)
-    criterion = dataclasses.replace(method.reduction.criterion, score=score)
-    return dataclasses.replace(method, reduction=dataclasses.replace(method.reduction, criterion=criterion))
-
-
-def contenders(sparsity: float, epochs: int) -> dict[str, Method]:
+def contenders(sparsity: float, epochs: int, plain: Method) -> dict[str, Method]:
+    """Three orders of one posterior, and chance, that differ in nothing else; and plain training by its magnitudes."""
     bmr = BMR().pruned_to(sparsity, epochs)
-    plain = trials.plain(learning_rate=bmr.learning_rate, reduction=by_score(bmr, Magnitude()).reduction)
     return {
         "evidence": bmr,
-        "signal to noise": by_score(bmr, SignalToNoise()),
-        "magnitude": plain,
-        "magnitude, no dropout": dataclasses.replace(plain, dropout=0.0),
-        "chance": by_score(bmr, Chance()),
+        "signal to noise": trials.by_score(bmr, SignalToNoise()),
+        "magnitude, same posterior": trials.by_score(bmr, Magnitude()),
+        "magnitude, AdamW": plain.pruned_to(sparsity, epochs),
+        "chance": trials.by_score(bmr, Chance()),
     }
+
+
+def tuned_plain(lines: list[dict], network: str, data: str, level: float) -> Method:
+    """The plain training that `opponents.py` found best on validation data at this sparsity, else dense; as it comes
+    where it was not asked."""
+    for stage in (f"tune at {level:g}", "tune"):
+        wanted = {"stage": stage, "network": network, "data": data}
+        found = [line for line in lines if wanted.items() <= line.items()]
+        if found:
+            method = method_from(min(found, key=lambda line: line["nll"])["method"])
+            return dataclasses.replace(method, reduction=None)
+    return Plain()
 
 
 def main() -> None:
     parser = trials.parser(__doc__)
     parser.add_argument("--places", nargs="+", default=PLACES, metavar="NETWORK:DATA")
     parser.add_argument("--levels", nargs="+", type=float, default=LEVELS)
-    parser.add_argument("--ways", nargs="+", default=list(STYLES), choices=list(STYLES))
+    ways = list(contenders(0.5, 50, Plain()))
+    parser.add_argument("--ways", nargs="+", default=ways, choices=ways)
+    parser.add_argument("--plain", type=Path, help="a file of opponents.py that says how plain training is tuned")
     parser.add_argument("--draw", type=Path, help="draw a file that --out wrote, as SVG and PNG beside it, and stop")
     options = parser.parse_args()
     if options.table:
@@ -64,11 +73,12 @@ def main() -> None:
     elif options.draw:
         draw(options.draw)
     else:
+        known = trials.lines_of(options.plain)
         wanted = [
             trials.Trial(data, network, method, {"way": way, "level": level})
             for network, data in (place.split(":") for place in options.places)
             for level in options.levels
-            for way, method in contenders(level, options.epochs).items()
+            for way, method in contenders(level, options.epochs, tuned_plain(known, network, data, level)).items()
             if way in options.ways
         ]
         trials.run(wanted, options)

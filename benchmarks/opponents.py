@@ -4,10 +4,12 @@
     python benchmarks/opponents.py --table FILE
 
 First, on validation data and with one seed, plain training by AdamW and by SGD with momentum is tried over rates,
-weight decays and dropouts, each with a temperature from held-out examples, and with `--sparsity S …` also pruned by
-magnitude along the same schedule; the lowest NLL is chosen. Then, on the test set, the chosen ones, five of the best as
-a deep ensemble, and `bmr` and `bmr-natural`, dense where they prune nothing, at their own sparsity, and at each
-sparsity asked for. What is in FILE already is not run again.
+weight decays and dropouts, each with a temperature from held-out examples, at its last epoch and stopped early, and
+with `--sparsity S …` also pruned by magnitude along the same schedule; the lowest NLL is chosen. Then, on the test set,
+the chosen ones, five of the best as a deep ensemble, SWAG of the best, and `bmr` and `bmr-natural`, dense where they
+prune nothing, at their own sparsity, and at each sparsity asked for: there by the evidence, by the signal-to-noise
+ratio and by the magnitudes of the same posterior, with the same schedule, held-out examples and temperature. What is in
+FILE already is not run again; `--minutes` stops between two runs.
 """
 
 import argparse
@@ -15,22 +17,25 @@ import dataclasses
 import inspect
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import rivals
 import trials
 
 import occamax as ox
-from occamax.evaluation.metrics import accuracy, calibration_error
 from occamax.experiment.environment import environment
 from occamax.inference.optimizers import AdamW, Momentum
 from occamax.inference.schedules import Cosine
 from occamax.methods import BMR, Method, NaturalBMR, Plain
+from occamax.reduction import Magnitude, SignalToNoise
 
-MEMBERS = 5
+MEMBERS, SWAG_DRAWS = 5, 30
 RATES = {"adamw": (1e-3, 3e-3), "sgd": (0.05, 0.2)}
 DECAYS = {"adamw": (0.01, 0.1, 0.5, 1.2), "sgd": (5e-4, 1e-3, 2e-3)}
 DROPOUTS = (0.0, 0.2, 0.5)
+SHOWN = ("accuracy", "nll", "ece")
 
 
 def grid(network: str, few: bool) -> dict[str, Method]:
@@ -47,73 +52,106 @@ def grid(network: str, few: bool) -> dict[str, Method]:
 
 
 def ours(epochs: int, sparsities: list[float]) -> dict[str, Method]:
+    """`bmr` and `bmr-natural`; at a fixed sparsity, with three orders of the same posterior."""
     found = {}
     for name, method in {"bmr": BMR(), "bmr-natural": NaturalBMR()}.items():
         found[f"{name}, dense"] = dataclasses.replace(method, reduction=None)
         found[name] = method
-        found |= {f"{name} at {s:g}": method.pruned_to(s, epochs) for s in sparsities}
+        for s in sparsities:
+            pruned = method.pruned_to(s, epochs)
+            found[f"{name} at {s:g}"] = pruned
+            found[f"{name} at {s:g}, signal to noise"] = trials.by_score(pruned, SignalToNoise())
+            found[f"{name} at {s:g}, magnitudes"] = trials.by_score(pruned, Magnitude())
     return found
+
+
+class OutOfTimeError(Exception):
+    """The minutes asked for are over."""
 
 
 class Study:
     def __init__(self, options: argparse.Namespace):
-        self.options = options
+        self.options, self.began = options, time.perf_counter()
         self.lines = trials.lines_of(options.out)
 
     def keep(self, line: dict) -> dict:
         self.lines.append(line)
-        print(
-            line["stage"], line["name"], *(f"{k} {line[k]}" for k in ("accuracy", "nll", "ece", "sparsity")), flush=True
-        )
+        print(line["stage"], line["name"], *(f"{k} {line[k]}" for k in (*SHOWN, "sparsity")), flush=True)
         with open(self.options.out, "a") as file:
             file.write(json.dumps(line) + "\n")
         return line
 
-    def run(self, stage: str, name: str, method: Method, seeds: int, test: bool) -> dict:
-        """One line: the figures of every seed, and of their ensemble."""
+    def run(self, stage: str, name: str, method: Method, seeds: int, how: str = "last") -> dict:
+        """One line: the figures of every seed, and of their ensemble. `how`: at the last epoch, stopped `early`, or as
+        `swag`. Only the stage `test` looks at the test set."""
         o = self.options
         key = {"stage": stage, "name": name, "data": o.data, "network": o.network, "epochs": o.epochs, "steps": o.steps}
         for line in self.lines:
             if key.items() <= line.items():
                 return line
+        if o.minutes is not None and time.perf_counter() - self.began > 60 * o.minutes:
+            raise OutOfTimeError
         dataset = ox.load_data(o.data, o.data_dir)
-        dataset = dataset if test else dataset.hold_out(min(10_000, len(dataset.train) // 5))
-        began, each, said = time.perf_counter(), [], []
+        dataset = dataset if stage == "test" else dataset.hold_out(min(10_000, len(dataset.train) // 5))
+        began, each, early, said = time.perf_counter(), [], [], []
         for seed in range(seeds):  # one at a time: several convolutions at once are slow on a GPU
-            fitted = ox.fit(
-                ox.network_named(o.network), dataset, method, epochs=o.epochs, steps_per_epoch=o.steps, seed=seed,
-                num_samples=o.samples, curve_samples=1, compute_dtype=o.precision, progress=False,
-            )  # fmt: skip
-            each.append({k: round(fitted.history[-1][k], 5) for k in (*trials.FIGURES, "neg_elbo")})
-            said.append(np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64))
-        together, labels = np.mean(said, axis=0), np.asarray(dataset.test.targets)
-        figures = {k: round(float(np.mean([one[k] for one in each])), 4) for k in each[0]}
+            found = self.trained(dataset, method, seed, how)
+            each.append(found[0])
+            early.append(found[1])
+            said.append(found[2])
+        mean = {k: round(float(np.mean([one[k] for one in each])), 4) for k in each[0]}
         return self.keep({
-            **key, **figures, "each": {k: [one[k] for one in each] for k in each[0]}, "seeds": seeds,
-            "ensemble": {
-                "accuracy": round(accuracy(together, labels), 4),
-                "nll": round(float(-np.log(together[np.arange(len(labels)), labels] + 1e-12).mean()), 4),
-                "ece": round(calibration_error(together, labels), 4),
-            },
+            **key, **mean, "each": {k: [one[k] for one in each] for k in each[0]}, "seeds": seeds, "how": how,
+            "early": early[0], "ensemble": rivals.figures(np.mean(said, axis=0), np.asarray(dataset.test.targets)),
             "seconds": round(time.perf_counter() - began), "method": method.as_data(),
             "command": trials.command(), **environment(),
         })  # fmt: skip
 
-    def tuned(self, methods: dict[str, Method], stage: str) -> str:
-        """The name of the best on validation data."""
-        found = [self.run(stage, name, method, 1, test=False) for name, method in methods.items()]
-        return min(found, key=lambda line: line["nll"])["name"]
+    def trained(self, dataset: ox.Dataset, method: Method, seed: int, how: str) -> tuple[dict, dict | None, np.ndarray]:
+        """One seed: its figures, those of its best epoch where it is plain, and its probabilities."""
+        o, labels = self.options, np.asarray(dataset.test.targets)
+        is_plain = not method.posterior.has_deviations
+        seen = rivals.Snapshots(o.epochs)
+        fitted = ox.fit(
+            ox.network_named(o.network), dataset, method, epochs=o.epochs, steps_per_epoch=o.steps, seed=seed,
+            num_samples=o.samples, curve_samples=1, compute_dtype=o.precision, progress=False,
+            on_epoch=seen if is_plain else None,
+        )  # fmt: skip
+        last = {k: round(fitted.history[-1][k], 5) for k in (*trials.FIGURES, "neg_elbo")}
+        if not is_plain or seen.best is None:
+            return last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64)
+        stopped = rivals.together(fitted, dataset, [seen.best[2]])
+        early = rivals.figures(stopped, labels)
+        if how == "early":
+            return {**last, **early}, early, stopped
+        if how == "swag" and seen.late:
+            said = rivals.together(fitted, dataset, rivals.swag_draws(seen.late, SWAG_DRAWS, seed))
+            return {**last, **rivals.figures(said, labels)}, early, said
+        return last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64)
+
+    def tuned(self, methods: dict[str, Method], stage: str) -> tuple[str, str]:
+        """The name of the best on validation data, and whether it is stopped `early` or taken at its `last` epoch."""
+        found = [self.run(stage, name, method, 1) for name, method in methods.items()]
+        ways = [(line["nll"], line["name"], "last") for line in found]
+        ways += [(line["early"]["nll"], line["name"], "early") for line in found if line["early"]]
+        return min(ways)[1:]
 
     def all(self) -> None:
         o, methods = self.options, grid(self.options.network, self.options.few)
-        best = self.tuned(methods, "tune")
-        self.run("test", f"tuned: {best}", methods[best], MEMBERS, test=True)
+        best, how = self.tuned(methods, "tune")
+        self.run("test", f"tuned: {best}{_stopped(how)}", methods[best], MEMBERS, how)
+        if not ox.network_named(o.network).name.endswith("-bn"):  # snapshots of weights do not fit its averages
+            self.run("test", f"SWAG of {best}", rivals.swag_of(methods[best]), o.seeds, "swag")
         for s in o.sparsity:
             pruned = {name: method.pruned_to(s, o.epochs) for name, method in methods.items()}
-            best = self.tuned(pruned, f"tune at {s:g}")
-            self.run("test", f"tuned at {s:g}, magnitudes: {best}", pruned[best], o.seeds, test=True)
+            best, how = self.tuned(pruned, f"tune at {s:g}")
+            self.run("test", f"tuned at {s:g}, magnitudes: {best}{_stopped(how)}", pruned[best], o.seeds, how)
         for name, method in ours(o.epochs, o.sparsity).items():
-            self.run("test", name, method, o.seeds, test=True)
+            self.run("test", name, method, o.seeds)
+
+
+def _stopped(how: str) -> str:
+    return ", stopped early" if how == "early" else ""
 
 
 def table(path: Path) -> str:
@@ -121,28 +159,32 @@ def table(path: Path) -> str:
     rows = []
     for line in trials.lines_of(path):
         if line["stage"] == "test":
-            cells = [trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")]
+            cells = [trials.figure(line, name) for name in (*SHOWN, "sparsity")]
             rows.append([line["data"], line["network"], line["name"], *cells, str(line["seeds"])])
             if line["seeds"] == MEMBERS:
-                cells = [trials.short(line["ensemble"][name]) for name in ("accuracy", "nll", "ece")]
+                cells = [trials.short(line["ensemble"][name]) for name in SHOWN]
                 rows.append([line["data"], line["network"], f"{MEMBERS} of those, averaged", *cells, "0", "1"])
     return trials.markdown(["data", "network", "method", "accuracy", "NLL", "ECE", "pruned", "seeds"], rows)
 
 
-def main() -> None:
+def main(say: Callable[[str], None] = print) -> None:
     parser = trials.parser(__doc__)
     parser.add_argument("data", nargs="?")
     parser.add_argument("network", nargs="?")
     parser.add_argument("--sparsity", type=float, nargs="*", default=[], help="also pruned to these")
     parser.add_argument("--few", action="store_true", help="two ways of plain training only, to try the command")
+    parser.add_argument("--minutes", type=float, help="begin no run after so many")
     options = parser.parse_args()
     if options.table:
-        print(table(options.table))
+        say(table(options.table))
     elif options.data is None or options.network is None or options.out is None:
         parser.error("DATA, NETWORK and --out are needed")
     else:
-        Study(options).all()
-        print(table(options.out))
+        try:
+            Study(options).all()
+        except OutOfTimeError:
+            say(f"{options.minutes:g} minutes are over; the same command goes on from here")
+        say(table(options.out))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ the recipe's start, prior and cosine rate.
 
 import trials
 
-from occamax.methods import BMR, MAP
+from occamax.methods import BMR, MAP, Plain
 
-METHODS = {"map": MAP(), "plain": trials.plain(), "bmr": BMR()}
+METHODS = {"map": MAP(), "AdamW": Plain(), "bmr": BMR()}
+COLUMNS = ("map", "plain", "AdamW", "bmr")  # plain: of older files, without weight decay or temperature
 
 
 def main() -> None:
@@ -36,6 +37,7 @@ def main() -> None:
 def table(lines: list[dict]) -> str:
     """Accuracy / NLL / ECE of each method, bmr's pruned share, and how far it is ahead of the better of the others."""
     places = dict.fromkeys((line["network"], line["images"], line["epochs"], line["steps"]) for line in lines)
+    columns = [name for name in COLUMNS if any(line["method"] == name for line in lines)]
     rows = []
     for place in places:
         found = {
@@ -48,7 +50,7 @@ def table(lines: list[dict]) -> str:
             " / ".join(trials.short(found[method][name]) for name in ("accuracy", "nll", "ece"))
             if method in found
             else ""
-            for method in METHODS
+            for method in columns
         ]
         others = {method: line["accuracy"] for method, line in found.items() if method != "bmr"}
         ahead = ""
@@ -57,7 +59,7 @@ def table(lines: list[dict]) -> str:
             ahead = f"{100 * (found['bmr']['accuracy'] - others[rival]):+.1f} ({rival})"
         pruned = trials.short(found["bmr"]["sparsity"], 2) if "bmr" in found else ""
         rows.append([network, f"{images:,}", f"{epochs} × {steps}", *cells, pruned, ahead])
-    return trials.markdown(["network", "images", "steps", *METHODS, "pruned", "points ahead (of)"], rows)
+    return trials.markdown(["network", "images", "steps", *columns, "pruned", "points ahead (of)"], rows)
 
 
 if __name__ == "__main__":

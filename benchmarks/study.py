@@ -14,11 +14,11 @@ import trials
 from occamax.inference.calibration import Calibration
 from occamax.inference.estimators import Flipout, LocalReparameterisation
 from occamax.inference.initializers import Uniform, VarianceScaled
-from occamax.inference.optimizers import NaturalGradient
+from occamax.inference.optimizers import AdamW, NaturalGradient
 from occamax.inference.posteriors import MeanField
 from occamax.inference.priors import FanInPrior, FlatPrior
 from occamax.inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
-from occamax.methods import BMR, MAP, Flat, HorseshoeBMR, Method, PaperBMR, Tiered
+from occamax.methods import BMR, MAP, Flat, HorseshoeBMR, Method, PaperBMR, Plain, Tiered
 from occamax.reduction import Between, Evidence, Measuring, Reduction, SpikeAndSlab
 
 AFFORDABLE = Affordable(0.6, 0.75)
@@ -60,11 +60,11 @@ VARIANTS: dict[str, Method] = {
     "map": MAP(),
     "flat": Flat(),
     "tiered": Tiered(),
-    "plain": trials.plain(),
-    "plain, rate 1e-3": trials.plain(1e-3),
-    "plain, rate 1e-2": trials.plain(1e-2),
-    "plain, rate 2e-2": trials.plain(2e-2),
-    "plain, no dropout": trials.plain(dropout=0.0),
+    "AdamW": Plain(),  # the lines "plain" of older files are of an opponent without weight decay or temperature
+    "AdamW, rate 3e-3": Plain(learning_rate=Cosine(3e-3, warm_up=0.02)),
+    "AdamW, decay .5": Plain(optimizer=AdamW(0.5)),
+    "AdamW, dropout .2": Plain(dropout=0.2),
+    "AdamW, dropout .2, decay .5": Plain(dropout=0.2, optimizer=AdamW(0.5)),
     "bmr-paper, rate 5e-3": PaperBMR(learning_rate=Constant(5e-3)),
     "bmr-rhs": HorseshoeBMR(),
     **steps(),

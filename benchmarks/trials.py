@@ -7,27 +7,29 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 import occamax as ox
+from occamax.command_words import augmentations
 from occamax.experiment.environment import environment
 from occamax.experiment.loop import Epoch
 from occamax.experiment.sizes import sparsity
-from occamax.inference.initializers import VarianceScaled
-from occamax.inference.priors import FanInPrior
-from occamax.inference.schedules import Cosine
-from occamax.methods import MAP, Method
+from occamax.methods import Method
+from occamax.reduction import Score, TargetSparsity
 
 CURVE = ("accuracy", "nll", "sparsity", "kl_weight", "fit", "held_out_nll")
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 
-def plain(rate: float = 5e-3, **changes) -> Method:
-    """Plain training with the options of the recipe that apply to it."""
-    return MAP(**{"init": VarianceScaled(), "learning_rate": Cosine(rate), "prior": FanInPrior(), **changes})
+def by_score(method: Method, score: Score) -> Method:
+    """A method with a fixed sparsity, the lowest of that score removed first; all else as it was."""
+    assert method.reduction is not None
+    assert isinstance(method.reduction.criterion, TargetSparsity)
+    criterion = replace(method.reduction.criterion, score=score)
+    return replace(method, reduction=replace(method.reduction, criterion=criterion))
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Trial:
     method: Method
     labels: dict
     images: int | None = None  # of the training set; all unless given
+    augment: tuple[str, ...] = ()
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -94,7 +97,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
     fits = ox.fit(
         ox.network_named(trial.network), dataset, trial.method, epochs=options.epochs, steps_per_epoch=options.steps,
         seeds=list(range(options.first_seed, options.first_seed + options.seeds)), num_samples=options.samples,
-        curve_samples=2, compute_dtype=options.precision, on_epoch=watch,
+        curve_samples=2, compute_dtype=options.precision, augment=augmentations(trial.augment), on_epoch=watch,
     )  # fmt: skip
     each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in (*FIGURES, "neg_elbo")}
     masks = [np.asarray(fitted.state.mask) for fitted in fits]

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 WHICH, NETWORKS, ROUNDS, STEPS, METHODS, DATA = sys.argv[1:7]
+NAME = sys.argv[7] if len(sys.argv) > 7 else "fashion_mnist"
 
 
 def old(network, method, steps):
@@ -24,7 +25,7 @@ def old(network, method, steps):
     from occamax.experiment.program import Program, on_device
     from occamax.training import Budget
 
-    data, chosen = load_data("fashion_mnist", Path(DATA)), METHODS[method]()
+    data, chosen = load_data(NAME, Path(DATA)), METHODS[method]()
     program = Program(NETWORKS[network].model(data, chosen), chosen, Budget(50, steps))
     return program.train, program.start(), on_device(data.train)
 
@@ -37,7 +38,7 @@ def new(network, method, steps):
     from occamax.methods import METHODS
 
     source, chosen = ox.network_named(network), METHODS[method]()
-    data = read_data(ox.load_data("fashion_mnist", Path(DATA)), image_size=source.image_size)
+    data = read_data(ox.load_data(NAME, Path(DATA)), image_size=source.image_size)
     model = build_model(source, data, chosen, None, None, "float32", ox.Devices())
     program = Program(Task(model, chosen, ox.Budget(50, steps), held_out_of(chosen.calibration, len(data))))
     loop = program._compile(program.stepper.epoch(steps, 128, program.task.held_out), 1, donate=True)

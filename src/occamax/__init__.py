@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .networks import Mixer as Mixer
     from .networks import NetworkSource as NetworkSource
     from .networks import ResNet as ResNet
+    from .networks import TextTransformer as TextTransformer
     from .networks import ViT as ViT
     from .networks import network_named as network_named
     from .reduction import Measuring as Measuring
@@ -112,7 +113,7 @@ _HOMES = {
     "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior", "NormalPrior"),
     "inference.training": ("Budget", "State"),
     "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
-    "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "ViT", "network_named"),
+    "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "TextTransformer", "ViT", "network_named"),
     "reduction": ("Measuring", "Reduction", "delta_f", "reduce"),
     "structure.layout": ("Block", "Layout"),
 }  # fmt: skip

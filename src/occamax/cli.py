@@ -46,13 +46,13 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
-            help="fashion_mini, fashion_mnist, mnist, cifar10, cifar100; or a path: a folder of class folders of images, an .npz, a .csv."
+            help="fashion_mini, fashion_mnist, mnist, cifar10, cifar100, film_snippets; or a path: a folder of class folders of images, an .npz, a .csv."
         ),
     ],
     network: Annotated[
         str,
         typer.Argument(
-            help="mlp, lenet, mixer, vit, lenet-300-100, lenet-caffe, resnet20, resnet20-bn; or package.module:function, called with the shape of an input, the number of outputs and a key."
+            help="mlp, lenet, mixer, vit, lenet-300-100, lenet-caffe, resnet20, resnet20-bn, text; or package.module:function, called with the shape of an input, the number of outputs and a key."
         ),
     ],
     method: Annotated[str, typer.Argument(help="plain, map, flat, tiered, bmr-paper, bmr-rhs, bmr or bmr-natural")],
@@ -269,7 +269,10 @@ def export(
 @app.command()
 def predict(
     file: Annotated[Path, typer.Argument(help="A file that `occamax export` wrote.")],
-    images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files, folders of them, an .npz, or a .csv.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="PNG or JPEG files, folders of them, an .npz, a .csv, or a .txt of a text a line."),
+    ],
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
     samples: Annotated[
         int | None, typer.Option(help="Draws of the weights to average, from a file exported with --posterior.")
@@ -359,22 +362,31 @@ def _shard(text: str) -> tuple[int, int]:
 def quickstart(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/quickstart"),
 ) -> None:
-    """Train the paper's methods on the embedded data set and compare them: a few minutes on two cores."""
+    """Train and prune a network on the embedded data set, beside plain training: a few minutes on two cores."""
+    from dataclasses import replace
+
     from .data import load_data
     from .experiment.cache import keep_compiled_programs
     from .fitting import fit
-    from .methods import METHODS
+    from .methods import BMR, Method, NaturalBMR, Plain
     from .networks import network_named
 
     keep_compiled_programs()
-    dataset, paths = load_data("fashion_mini"), []
-    for method in ("map", "flat", "tiered", "bmr"):
-        paths.append(out / method)
+    dataset, epochs, paths = load_data("fashion_mini"), 15, []
+
+    def trained(method: Method) -> Any:
+        paths.append(out / method.name)
         with _stoppable():
-            fit(
-                network_named("mlp"), dataset, METHODS[method](), epochs=15, steps_per_epoch=100, num_samples=20,
+            return fit(
+                network_named("mlp"), dataset, method, epochs=epochs, steps_per_epoch=100, num_samples=20,
                 curve_samples=4, out=paths[-1], overwrite=True, how_to_resume="occamax quickstart",
             )  # fmt: skip
+
+    plain = Plain(dropout=0.2)
+    trained(plain)
+    ours = trained(BMR())
+    trained(replace(plain, name="plain-pruned").pruned_to(ours.sparsity, epochs))  # as small as ours, by magnitude
+    trained(NaturalBMR())
     report(paths, out / "report.html")
 
 

@@ -324,7 +324,7 @@ def load(  # what a run was made of may each be given again
         prepare = from_data(stored["preprocess"], kinds, "preprocess") if preprocess is None else preprocess
         facts, example, outputs = _facts(config, prepare), _example(config), _outputs(config)
         fixed, source = tuple(stored["fixed"]), config.origin["network"].items()
-    module = _network(network, dict(source), chosen, example.shape, outputs)
+    module = _network(network, dict(source), chosen, outputs, config.origin["example"])
     convert = jnp.asarray if prepare is None else prepare
     model = Model(module, example, chosen.prior, likelihood, fixed, convert, jnp.dtype(config.compute_dtype))
     _refuse_other_layout(model, config, folder.path)
@@ -364,7 +364,7 @@ def _outputs(config: Config) -> int:
     return int(np.prod([last["weight_shape"][axis] for axis in last["output_axes"]])) if known is None else len(known)
 
 
-def _network(given: Any, stored: dict[str, str], method: Method, shape: tuple[int, ...], outputs: int) -> Any:
+def _network(given: Any, stored: dict[str, str], method: Method, outputs: int, example: dict[str, Any]) -> Any:
     """The network that was passed in, else the one that the run knows how to build."""
     source = network_from(stored) if given is None else given
     if source is None:
@@ -373,7 +373,7 @@ def _network(given: Any, stored: dict[str, str], method: Method, shape: tuple[in
     if not isinstance(source, NetworkSource):
         return source
     build = source.template if "name" in source.as_data() else source.network
-    return build(shape, outputs, method.dropout)
+    return build(tuple(example["shape"]), outputs, method.dropout, example.get("words"))
 
 
 def _refuse_other_layout(model: Model, config: Config, path: Path) -> None:

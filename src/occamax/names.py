@@ -8,6 +8,7 @@ from .errors import ArgumentError
 # the names the paper gives its methods
 LABELS = {
     "plain": "AdamW",
+    "plain-pruned": "AdamW, by magnitude",  # the quickstart's
     "map": "Flat-MAP",
     "flat": "Flat-FF",
     "tiered": "Tiered-FF",

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import occamax as ox
-from occamax.networks import NETWORKS, FilterResponseNorm, ResNet
+from occamax.networks import NETWORKS, FilterResponseNorm, ResNet, plain_convolutions
+from occamax.networks._parts import convolve_padded
 from occamax.networks.resnet import batch_norm
 
-from ..toys import normal
+from ..toys import filled, normal
 
 
 def test_a_channel_is_divided_by_its_root_mean_square():
@@ -42,3 +43,12 @@ def test_it_trains_and_is_pruned(norm):
     )  # fmt: skip
     assert fitted.sparsity == pytest.approx(0.5, abs=0.01)
     assert np.isfinite(fitted.predict(data[0][:4], 2)).all()
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (1, 2, 0)])
+def test_a_convolution_as_a_product_is_the_convolution(kernel, stride, padding):
+    layer = filled(eqx.nn.Conv2d, 3, 4, kernel, stride, padding=padding, use_bias=False)
+    image = normal(3, 8, 6)
+    assert np.allclose(convolve_padded(layer, image), layer(image), atol=1e-5)
+    with plain_convolutions():
+        assert np.array_equal(convolve_padded(layer, image), layer(image))

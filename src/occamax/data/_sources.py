@@ -3,11 +3,16 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..errors import DataError
 from ._dataset import Dataset, Split
 from ._decode import check_labels, read_idx, read_records
+from ._packages import Package
+from ._prints import file_print
+from ._text import TextEncoder, read_rated
 
 EMBEDDED = Path(__file__).parent / "embedded"
 
@@ -45,6 +50,7 @@ class Source(ABC):
     folder: str
     class_names: tuple[str, ...]
     downloads: tuple[Download, ...]
+    package: Package | None = None  # that carries it, in place of an address
     is_archive: bool = False  # one archive that unpacks to `folder`, instead of single files
     system_folder: Path | None = None  # where a distribution's package installs it
 
@@ -55,6 +61,10 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, folder: Path) -> Dataset: ...
+
+    def read_again(self, folder: Path, origin: dict[str, Any]) -> Dataset:
+        """As it was read when it had this origin."""
+        return self.read(folder)
 
     def is_in(self, folder: Path) -> bool:
         return all((folder / file).is_file() for file in self.files)
@@ -123,6 +133,51 @@ class CifarSource(Source):
         return Split(records[:, self.label_bytes :].reshape(count, 3, self.side, self.side), labels)
 
 
+@dataclass(frozen=True)
+class RatedTexts(Source):
+    """One file of rated texts as two classes, below zero and above; what is rated within `least` of zero is left out.
+    The last `tested` of the shuffled texts are the test set; the words are those of the others."""
+
+    name: str
+    folder: str
+    class_names: tuple[str, ...]
+    file: str
+    package: Package | None = None
+    sha256: str | None = None  # of the file
+    least: float = 0.5
+    tested: int = 2000
+    words: int = 4096
+    downloads: tuple[Download, ...] = ()
+
+    @property
+    def files(self):
+        return (self.file,)
+
+    def read(self, folder):
+        return self._read(folder, None)
+
+    def read_again(self, folder, origin):
+        return self._read(folder, TextEncoder.from_dict(origin["encoder"]))
+
+    def _read(self, folder: Path, encoder: TextEncoder | None) -> Dataset:
+        path = folder / self.file
+        if self.sha256 is not None and file_print(path)["digest"] != self.sha256:
+            raise DataError(f"{path}: is not the published file. Delete it, and it is fetched again.")
+        rated = read_rated(path)
+        clear = [i for i, rating in enumerate(rated.ratings) if abs(rating) > self.least]
+        if not self.tested < len(clear):
+            raise DataError(f"{path}: holds {len(clear)} texts of clear rating; more than {self.tested} are needed")
+        order = np.random.default_rng(0).permutation(clear)
+        train, test = order[: -self.tested], order[-self.tested :]
+        known = encoder or TextEncoder.learnt([rated.texts[i] for i in train], self.words)
+
+        def split(rows: np.ndarray) -> Split:
+            targets = np.array([rated.ratings[i] > 0 for i in rows], np.int32)
+            return Split(known.encode([rated.texts[i] for i in rows]), targets)
+
+        return Dataset(self.name, split(train), split(test), self.class_names, {"encoder": known.as_dict()})
+
+
 def _idx_downloads(address: str, *md5: str) -> tuple[Download, ...]:
     names = IdxSource("", "", ()).files
     return tuple(Download(f"{address}/{name}", digest) for name, digest in zip(names, md5, strict=True))
@@ -174,6 +229,19 @@ SOURCES: dict[str, Source] = {
             ("train.bin",),
             "test.bin",
             (Download("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        ),
+        RatedTexts(  # film reviews of Rotten Tomatoes, rated by twenty people each (Hutto and Gilbert 2014)
+            "film_snippets",
+            "film-snippets",
+            ("negative", "positive"),
+            "movieReviewSnippets_GroundTruth.txt",
+            Package(
+                "vaderSentiment",
+                "3.3.2",
+                "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+                ("hutto_ICWSM_2014.tar.gz",),
+            ),
+            "c8293b0d942e90e223ea2c0955d969040d1a1be514a978b9af0698940bd13350",
         ),
     )
 }

@@ -57,6 +57,16 @@ class Data:
         return jax.ShapeDtypeStruct(self.train[0].shape[1:], self.train[0].dtype)
 
     @property
+    def words(self) -> int | None:
+        """How many different tokens there may be, where the examples are rows of them: as many as the encoder knows, or
+        as there are up to the largest."""
+        known = (self.facts.origin or {}).get("encoder") or {}
+        if "words" in known:
+            return len(known["words"])
+        is_tokens = len(self.example.shape) == 1 and np.issubdtype(self.example.dtype, np.signedinteger)
+        return None if isinstance(self.train, Stream) or not is_tokens else int(self.train[0].max()) + 1
+
+    @property
     def targets(self) -> np.ndarray:
         return self.train.targets if isinstance(self.train, Stream) else self.train[1]
 
@@ -121,7 +131,8 @@ def build_network(network: Any, data: Data, dropout: float) -> Any:
     outputs = _outputs(data)
     shape = data.example.shape
     is_ours = "name" in network.as_data()
-    return network.template(shape, outputs, dropout) if is_ours else network.network(shape, outputs, dropout)
+    build = network.template if is_ours else network.network
+    return build(shape, outputs, dropout, data.words)
 
 
 def _outputs(data: Data) -> int:
@@ -173,7 +184,8 @@ def describe(model: Model, method: Method, data: Data, network: Any, augment: An
         "fixed": list(model.layout.fixed),
     }
     source = network.as_data() if isinstance(network, NetworkSource) else {"class": type(model.network).__qualname__}
-    example = {"shape": list(data.example.shape), "dtype": str(data.example.dtype)}
+    example: dict[str, Any] = {"shape": list(data.example.shape), "dtype": str(data.example.dtype)}
+    example |= {} if data.words is None else {"words": data.words}
     origin = {"data": data.facts.as_data(), "network": source, "example": example}
     return {"settings": settings, "origin": origin, "layout": model.layout.as_data()}
 

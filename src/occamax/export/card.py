@@ -15,7 +15,8 @@ RUN_FIGURES = "accuracy", "nll", "ece", "ece_floor", "rmse", "sparsity", "kl_wei
 @dataclass(frozen=True)
 class Card:
     """**class_names** None for a regression, whose outputs **target_names** names. **input_shape** and **input_dtype**
-    are those of one raw example. **encoder** the data of a `TableEncoder` for a table, None for what is none.
+    are those of one raw example. **encoder** the data of a `TableEncoder` for a table or of a `TextEncoder` for
+    texts, None for what is neither.
     **resize**: images of another size were resized in training, so they are here.
     **figures** are of the network in the file, measured on the test set as it was written; **run_figures** of the run:
     of draws of the weights, averaged. **temperature** is in the posterior, so in every draw of it, and in the file's

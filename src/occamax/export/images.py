@@ -1,15 +1,17 @@
-"""Inputs as a user has them: PNG and JPEG files, a folder of them, an array file, a table."""
+"""Inputs as a user has them: PNG and JPEG files, a folder of them, an array file, a table, texts."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
+from ..data._text import TextEncoder, encoder_kind
+from ..errors import ArgumentError, DataError
 from ..storage.npz import ERRORS, read_npz
 from .card import Card
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+SHOWN = 40  # letters of a text in an answer
 LARGEST = 2**30  # bytes that an array file may declare
 Input = tuple[str, np.ndarray | str]  # its name with its numbers, or with what is wrong with it
 
@@ -27,6 +29,8 @@ def read_images(paths: list[Path], card: Card) -> Iterator[Input]:
             yield from _array_file(path, card)
         elif path.suffix == ".csv":
             yield from _table(path, card)
+        elif path.suffix == ".txt":
+            yield from _texts(path, card)
         else:
             yield str(path), _image(path, card)
 
@@ -37,7 +41,8 @@ def _wanted(card: Card) -> str:
 
 def _image(path: Path, card: Card) -> np.ndarray | str:
     if not card.takes_images:
-        kind = "a .csv with its columns" if card.encoder is not None else f"an .npz of {_wanted(card)}"
+        kinds = {"table": "a .csv with its columns", "text": "a .txt with a text a line"}
+        kind = kinds.get(encoder_kind(card.encoder) or "", f"an .npz of {_wanted(card)}")
         return f"is no input of this network, which takes {kind}" if path.exists() else "is not there"
     from PIL import Image, UnidentifiedImageError
 
@@ -83,14 +88,14 @@ def _array_file(path: Path, card: Card) -> Iterator[Input]:
 
 def _table(path: Path, card: Card) -> Iterator[Input]:
     """Each row; one that cannot be encoded is named and the others are still answered."""
-    if card.encoder is None:
+    if encoder_kind(card.encoder) != "table":
         yield str(path), f"is a table; the network takes {_wanted(card)}"
         return
     from ..data._csv import read_csv
     from ..data._table import TableEncoder
 
     try:
-        encoder = TableEncoder.from_dict(card.encoder)
+        encoder = TableEncoder.from_dict(card.encoder or {})
         table = read_csv(path)
         rows = table.cells(encoder.columns)
     except (DataError, ValueError) as error:
@@ -102,3 +107,22 @@ def _table(path: Path, card: Card) -> Iterator[Input]:
             yield name, encoder.encode([row], lambda _, number=number: table.where(number))[0]
         except DataError as error:
             yield name, str(error).removeprefix(f"{table.where(number)}, ")
+
+
+def _texts(path: Path, card: Card) -> Iterator[Input]:
+    """Each line that is not blank is a text."""
+    if encoder_kind(card.encoder) != "text":
+        yield str(path), f"is text; the network takes {_wanted(card)}"
+        return
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").splitlines()
+        numbered = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+        tokens = TextEncoder.from_dict(card.encoder or {}).encode([line for _, line in numbered])
+    except FileNotFoundError:
+        yield str(path), "is not there"
+        return
+    except (OSError, UnicodeDecodeError, DataError, ArgumentError) as error:
+        yield str(path), f"cannot be read as texts ({error})"
+        return
+    for (number, line), row in zip(numbered, tokens, strict=True):
+        yield f"{path}, line {number}: {line if len(line) <= SHOWN else line[: SHOWN - 1] + '…'}", row

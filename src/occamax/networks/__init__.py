@@ -1,5 +1,5 @@
-"""The paper's four networks, the two classics of pruning and ResNet-20, as plain Equinox modules:
-`network(image) -> logits`."""
+"""The paper's four networks, the two classics of pruning, ResNet-20 and a transformer for texts, as plain Equinox
+modules: `network(image) -> logits`."""
 
 from ._parts import cut as cut
 from ._parts import halve as halve
@@ -16,4 +16,5 @@ from .named import network_from as network_from
 from .named import network_named as network_named
 from .resnet import FilterResponseNorm as FilterResponseNorm
 from .resnet import ResNet as ResNet
+from .text import TextTransformer as TextTransformer
 from .vit import ViT as ViT

@@ -17,13 +17,15 @@ from .lenet import LeNet
 from .mixer import Mixer
 from .mlp import MLP
 from .resnet import resnet20, resnet20_batch_norm
+from .text import TextTransformer
 from .vit import ViT
 
 
 @dataclass(frozen=True)
 class NetworkSource:
     """How a network is built for data of a shape. **build** takes the shape of one input, the number of outputs, and by
-    name a `key` and, if it has any use for it, a `dropout`; it gives a module, or the pair of a module and its state.
+    name a `key` and, if it has any use for them, a `dropout` and the number of `words` that tokens stand for; it gives
+    a module, or the pair of a module and its state.
     **image_size** is the size of images it takes, None for any."""
 
     name: str
@@ -34,9 +36,17 @@ class NetworkSource:
         """Of what it sees, of an example of this shape."""
         return shape if self.image_size is None else (shape[0], self.image_size, self.image_size)
 
-    def network(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0, seed: int = 0) -> Any:
+    def network(
+        self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0, words: int | None = None, seed: int = 0
+    ) -> Any:
         """The network for examples of this shape."""
-        options = {"dropout": dropout} if "dropout" in inspect.signature(self.build).parameters else {}
+        taken = inspect.signature(self.build).parameters
+        if "words" in taken and words is None:
+            raise ArgumentError(
+                f"NETWORK: {self.name} takes token numbers, but the data are none; open a set of texts, such as "
+                "film_snippets"
+            )
+        options = {name: value for name, value in {"dropout": dropout, "words": words}.items() if name in taken}
         try:
             return self.build(self.shape(shape), outputs, key=jax.random.key(seed), **options)
         except TypeError as error:
@@ -44,10 +54,10 @@ class NetworkSource:
                 f"NETWORK: {self.name} cannot be called as function(input_shape, outputs, key=key): {error}"
             ) from error
 
-    def template(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0) -> Any:
+    def template(self, shape: tuple[int, ...], outputs: int, dropout: float = 0.0, words: int | None = None) -> Any:
         """The network with zeros for weights: those that are trained come from the method, and all are trained. Only
         for networks that are nothing but such weights."""
-        shapes = eqx.filter_eval_shape(self.network, shape, outputs, dropout)
+        shapes = eqx.filter_eval_shape(self.network, shape, outputs, dropout, words)
 
         def zeros(leaf: Any) -> Any:
             is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
@@ -74,6 +84,10 @@ def _vit(shape, classes, dropout=0.0, *, key):
     return ViT(shape, classes, dropout=dropout, key=key)
 
 
+def _text(shape, classes, words, dropout=0.0, *, key):
+    return TextTransformer(shape, classes, words, dropout=dropout, key=key)
+
+
 NETWORKS: dict[str, NetworkSource] = {
     source.name: source
     for source in (
@@ -85,6 +99,7 @@ NETWORKS: dict[str, NetworkSource] = {
         NetworkSource("vit", _vit, 32),
         NetworkSource("resnet20", resnet20, 32),
         NetworkSource("resnet20-bn", resnet20_batch_norm, 32),
+        NetworkSource("text", _text),
     )
 }
 

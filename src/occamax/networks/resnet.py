@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import ArgumentError
+from ._parts import convolve_padded
 
 
 class FilterResponseNorm(eqx.Module):
@@ -49,9 +50,9 @@ class Block(eqx.Module):
         self.shortcut = None if stride == 1 else eqx.nn.Conv2d(inputs, outputs, 1, stride, use_bias=False, key=three)
 
     def __call__(self, x: Float[Array, "inputs h w"], state: Any) -> tuple[Float[Array, "outputs h2 w2"], Any]:
-        inner, state = self.norms[0](self.first(x), state)
-        inner, state = self.norms[1](self.second(jax.nn.silu(inner)), state)
-        return jax.nn.silu(inner + (x if self.shortcut is None else self.shortcut(x))), state
+        inner, state = self.norms[0](convolve_padded(self.first, x), state)
+        inner, state = self.norms[1](convolve_padded(self.second, jax.nn.silu(inner)), state)
+        return jax.nn.silu(inner + (x if self.shortcut is None else convolve_padded(self.shortcut, x))), state
 
 
 class ResNet(eqx.Module):
@@ -84,7 +85,7 @@ class ResNet(eqx.Module):
         self.head = eqx.nn.Linear(widths[-1], classes, key=next(keys))
 
     def __call__(self, image: Float[Array, "channels h w"], state: Any = None) -> Any:
-        x, after = self.norm(self.first(image), state)
+        x, after = self.norm(convolve_padded(self.first, image), state)
         x = jax.nn.silu(x)
         for block in self.blocks:
             x, after = block(x, after)

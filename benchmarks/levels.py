@@ -1,0 +1,71 @@
+"""One method on one network, dense and pruned to several shares, a seed at a time: several convolutions at once are
+slow on a GPU.
+
+    python benchmarks/levels.py DATA NETWORK METHOD [--set VALUE …] [--augment flip crop] [--levels 0 .5 .9] --out FILE
+    python benchmarks/levels.py --table FILE
+
+Level 0 prunes nothing; without --levels the evidence decides. With --test on the test set, otherwise on a fifth of the
+training examples, at most 10,000.
+"""
+
+import argparse
+import dataclasses
+
+import trials
+
+from occamax.command_words import method_from_words
+from occamax.methods import Method
+
+
+def at_level(method: Method, level: float | None, epochs: int) -> Method:
+    if level is None:
+        return method
+    return method.pruned_to(level, epochs) if level else dataclasses.replace(method, reduction=None)
+
+
+def main() -> None:
+    parser = trials.parser(__doc__)
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("network", nargs="?")
+    parser.add_argument("method", nargs="?")
+    parser.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
+    parser.add_argument("--augment", nargs="*", default=[], help="crop, flip, as for train")
+    parser.add_argument("--levels", nargs="*", type=float, default=[None])
+    options = parser.parse_args()
+    if options.table:
+        print(table(trials.lines_of(options.table)))
+    elif options.method is None:
+        parser.error("DATA, NETWORK and METHOD are needed")
+    else:
+        base = method_from_words(options.method, options.changes)
+        labels = {"method": options.method, "changes": options.changes, "augment": options.augment}
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
+            own = argparse.Namespace(**{**vars(options), "first_seed": seed, "seeds": 1})
+            wanted = [
+                trials.Trial(
+                    options.data, options.network, at_level(base, level, options.epochs), {**labels, "level": level},
+                    augment=tuple(options.augment),
+                )
+                for level in options.levels
+            ]  # fmt: skip
+            trials.run(wanted, own)
+
+
+def table(lines: list[dict]) -> str:
+    """Accuracy / NLL / ECE by level, ± over seeds."""
+    for line in lines:
+        line["how"] = " ".join([line["method"], *line["changes"], *line["augment"]])
+    names = ("data", "network", "how", "epochs", "steps", "level", "test")
+    rows = [
+        [
+            line["data"], line["network"], line["how"], f"{line['epochs']} × {line['steps']}",
+            *(trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")), str(line["seeds"]),
+        ]
+        for line in trials.merged(lines, *names)
+    ]  # fmt: skip
+    heads = ["data", "network", "method", "steps", "accuracy", "NLL", "ECE", "pruned", "seeds"]
+    return trials.markdown(heads, rows)
+
+
+if __name__ == "__main__":
+    main()
