@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from .experiment.config import Config as Config
     from .experiment.devices import Devices as Devices
     from .experiment.folder import RunFolder as RunFolder
+    from .experiment.starting import Moments as Moments
+    from .experiment.starting import Trained as Trained
     from .fitting import Fit as Fit
     from .fitting import fit as fit
     from .fitting import load as load
     from .inference import initializers as init  # noqa: F401
     from .inference import schedules as schedules
     from .inference.calibration import Calibration as Calibration
+    from .inference.curvature import EmpiricalFisher as EmpiricalFisher
+    from .inference.curvature import GaussNewton as GaussNewton
     from .inference.estimators import Flipout as Flipout
     from .inference.estimators import LocalReparameterisation as LocalReparameterisation
     from .inference.estimators import SharedDraw as SharedDraw
@@ -102,8 +106,10 @@ _HOMES = {
     "experiment.config": ("Config",),
     "experiment.devices": ("Devices",),
     "experiment.folder": ("RunFolder",),
+    "experiment.starting": ("Moments", "Trained"),
     "fitting": ("Fit", "fit", "load"),
     "inference.calibration": ("Calibration",),
+    "inference.curvature": ("EmpiricalFisher", "GaussNewton"),
     "inference.estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
     "inference.likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
     "inference.model": ("Model",),
