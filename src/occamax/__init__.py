@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .inference.priors import NormalPrior as NormalPrior
     from .inference.training import Budget as Budget
     from .inference.training import State as State
+    from .interop import numpyro as numpyro
     from .methods import BMR as BMR
     from .methods import MAP as MAP
     from .methods import Flat as Flat
@@ -84,16 +85,24 @@ if TYPE_CHECKING:
     from .networks import ResNet as ResNet
     from .networks import ViT as ViT
     from .networks import network_named as network_named
+    from .pruning import prune as prune
     from .reduction import Measuring as Measuring
     from .reduction import Reduction as Reduction
+    from .reduction import Repair as Repair
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
+    from .reduction.laplace import dense_laplace as dense_laplace
     from .structure.layout import Block as Block
     from .structure.layout import Layout as Layout
 
 __version__ = "0.2.0"
 
-_MODULES = {"criteria": "reduction", "init": "inference.initializers", "schedules": "inference.schedules"}
+_MODULES = {
+    "criteria": "reduction",
+    "init": "inference.initializers",
+    "numpyro": "interop.numpyro",
+    "schedules": "inference.schedules",
+}
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",
@@ -119,7 +128,9 @@ _HOMES = {
     "inference.training": ("Budget", "State"),
     "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
     "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "ViT", "network_named"),
-    "reduction": ("Measuring", "Reduction", "delta_f", "reduce"),
+    "pruning": ("prune",),
+    "reduction": ("Measuring", "Reduction", "Repair", "delta_f", "reduce"),
+    "reduction.laplace": ("dense_laplace",),
     "structure.layout": ("Block", "Layout"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -167,13 +167,14 @@ def prepare_start(how: Trained | None, network: Any, model: Model, data: Data, h
 def taker(data: Data, held_out: HeldOut) -> Take:
     """Examples by their number among those that are trained on."""
 
-    def take(numbers: np.ndarray) -> tuple[Any, Any]:
-        places = held_out.places_trained(numbers)
-        if isinstance(data.train, Stream):
-            return data.train.take(places)
-        return data.train[0][places], data.train[1][places]
+    return lambda numbers: examples_at(data, held_out.places_trained(numbers))
 
-    return take
+
+def examples_at(data: Data, places: np.ndarray) -> tuple[Any, Any]:
+    """The training examples at these places."""
+    if isinstance(data.train, Stream):
+        return data.train.take(places)
+    return data.train[0][places], data.train[1][places]
 
 
 def read_weights(
