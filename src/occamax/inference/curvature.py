@@ -34,9 +34,9 @@ class Curvature(ABC):
     """Base of the estimates. **draws** of signs for each batch of **batch_size**; at most **examples** of the training
     data are looked at, and stand for all of them."""
 
-    draws: int = 4
+    draws: int = 1
     examples: int = 10_000
-    batch_size: int = 100
+    batch_size: int = 50
 
     def __post_init__(self):
         for name in ("draws", "examples", "batch_size"):
