@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "occamax"
 STAGES = (
     "errors", "names", "storage", "data", "networks", "structure", "inference", "reduction", "evaluation", "methods",
-    "experiment", "export", "report", "fitting", "reproduction", "command_words", "cli",
+    "experiment", "export", "report", "interop", "fitting", "pruning", "reproduction", "command_words", "cli",
 )  # fmt: skip
 DOORS = ("__init__", "__main__")  # of the package: they may know all stages
 LINES, ARGUMENTS = 40, 8

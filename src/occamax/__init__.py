@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from .experiment.config import Config as Config
     from .experiment.devices import Devices as Devices
     from .experiment.folder import RunFolder as RunFolder
+    from .experiment.starting import Moments as Moments
+    from .experiment.starting import Trained as Trained
     from .fitting import Fit as Fit
     from .fitting import fit as fit
     from .fitting import load as load
     from .inference import initializers as init  # noqa: F401
     from .inference import schedules as schedules
     from .inference.calibration import Calibration as Calibration
+    from .inference.curvature import EmpiricalFisher as EmpiricalFisher
+    from .inference.curvature import GaussNewton as GaussNewton
     from .inference.estimators import Flipout as Flipout
     from .inference.estimators import LocalReparameterisation as LocalReparameterisation
     from .inference.estimators import SharedDraw as SharedDraw
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from .inference.priors import NormalPrior as NormalPrior
     from .inference.training import Budget as Budget
     from .inference.training import State as State
+    from .interop import numpyro as numpyro
     from .methods import BMR as BMR
     from .methods import MAP as MAP
     from .methods import Flat as Flat
@@ -81,16 +86,24 @@ if TYPE_CHECKING:
     from .networks import TextTransformer as TextTransformer
     from .networks import ViT as ViT
     from .networks import network_named as network_named
+    from .pruning import prune as prune
     from .reduction import Measuring as Measuring
     from .reduction import Reduction as Reduction
+    from .reduction import Repair as Repair
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
+    from .reduction.laplace import dense_laplace as dense_laplace
     from .structure.layout import Block as Block
     from .structure.layout import Layout as Layout
 
 __version__ = "0.2.0"
 
-_MODULES = {"criteria": "reduction", "init": "inference.initializers", "schedules": "inference.schedules"}
+_MODULES = {
+    "criteria": "reduction",
+    "init": "inference.initializers",
+    "numpyro": "interop.numpyro",
+    "schedules": "inference.schedules",
+}
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",
@@ -103,8 +116,10 @@ _HOMES = {
     "experiment.config": ("Config",),
     "experiment.devices": ("Devices",),
     "experiment.folder": ("RunFolder",),
+    "experiment.starting": ("Moments", "Trained"),
     "fitting": ("Fit", "fit", "load"),
     "inference.calibration": ("Calibration",),
+    "inference.curvature": ("EmpiricalFisher", "GaussNewton"),
     "inference.estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),
     "inference.likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
     "inference.model": ("Model",),
@@ -114,7 +129,9 @@ _HOMES = {
     "inference.training": ("Budget", "State"),
     "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
     "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "TextTransformer", "ViT", "network_named"),
-    "reduction": ("Measuring", "Reduction", "delta_f", "reduce"),
+    "pruning": ("prune",),
+    "reduction": ("Measuring", "Reduction", "Repair", "delta_f", "reduce"),
+    "reduction.laplace": ("dense_laplace",),
     "structure.layout": ("Block", "Layout"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -68,6 +68,10 @@ def train(
     sparsity: Annotated[
         float | None, typer.Option(help="Remove exactly this share of the weights; the evidence decides unless given.")
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Begin at trained weights: a run folder, or a .safetensors file by the network's names."),
+    ] = None,
     unit_price: Annotated[
         float | None,
         typer.Option(help="Also remove units that earn less evidence than this, in nats per weight; say 0.3."),
@@ -119,6 +123,7 @@ def train(
     from .experiment.cache import keep_compiled_programs
     from .experiment.devices import choose_devices, is_first_host, join_hosts
     from .experiment.folder import RunFolder
+    from .experiment.starting import Trained
     from .fitting import fit
     from .networks import network_named
 
@@ -146,6 +151,7 @@ def train(
             unit_price=unit_price, augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
             curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
             keep_best=keep_best, halvings=halvings, progress=True, how_to_resume=_resume_command(),
+            start=None if start is None else Trained(start),
         )  # fmt: skip
     _print_summaries(fits if isinstance(fits, list) else [fits])
 
@@ -218,6 +224,41 @@ def evaluate(
     console = Console(highlight=False)
     console.print(str(run), soft_wrap=True)
     console.print(table)
+
+
+@app.command()
+def prune(
+    run: Annotated[Path, typer.Argument(help="A run folder: the network that is pruned.")],
+    sparsity: Annotated[
+        float | None, typer.Option(help="The share of the weights to remove; as many as nobody notices unless given.")
+    ] = None,
+    order: Annotated[
+        str, typer.Option(help="Which go first: signal-to-noise, magnitude, or delta-f, which is warned of.")
+    ] = "signal-to-noise",
+    repair: Annotated[bool, typer.Option(help="Move what is left so that the network says what it said.")] = True,
+    tolerance: Annotated[
+        float, typer.Option(help="How much of what was gained may be lost; 0 lets every sparsity stand.")
+    ] = 0.05,
+    out: Annotated[Path | None, typer.Option(help="Folder of the pruned network; RUN-pruned unless given.")] = None,
+    checkpoint: Checkpoint = "last",
+    network: OwnNetwork = None,
+    data_dir: DataDir = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a folder that exists.")] = False,
+) -> None:  # an option each
+    """Prune a trained network in one shot, without training it. Seconds for a million weights."""
+    from .command_words import order_named
+    from .experiment.folder import RunFolder
+    from .experiment.progress import print_summary
+    from .pruning import prune_run
+    from .reduction import Repair
+
+    place = run.parent / f"{run.name}-pruned" if out is None else out
+    if not overwrite:
+        RunFolder.refuse_existing(place)
+    trained = _load(run, network, checkpoint)
+    moved = Repair() if repair else None
+    found = prune_run(trained, data_dir, sparsity, order=order_named(order), repair=moved, tolerance=tolerance or None)
+    print_summary(found.save(place, overwrite), found.summary)
 
 
 @app.command()

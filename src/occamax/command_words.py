@@ -12,6 +12,7 @@ from .errors import ArgumentError
 from .inference.schedules import as_schedule
 from .methods import METHODS, Method, kinds
 from .names import choose
+from .reduction.criteria import KeepingEvidence, Magnitude, Score, SignalToNoise
 
 NONE = ("none", "None", "null")
 SCHEDULES = ("learning_rate", "kl_weight", "evidence", "least_left")
@@ -78,6 +79,18 @@ def _read(node: ast.expr, change: str) -> Any:
 def _kind(name: str, change: str) -> type:
     known = kinds()
     return known[choose(f"--set: {change!r}", name, [kind for kind in known if kind != "Method"])]
+
+
+ORDERS: dict[str, type[Score]] = {
+    "signal-to-noise": SignalToNoise,
+    "magnitude": Magnitude,
+    "delta-f": KeepingEvidence,
+}
+
+
+def order_named(word: str) -> Score:
+    """In which order weights go, by its name."""
+    return ORDERS[choose("--order", word, ORDERS)]()
 
 
 def augmentations(words: Sequence[str]) -> list[Any]:

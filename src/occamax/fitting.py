@@ -19,6 +19,7 @@ from jaxtyping import Float
 from .data import Dataset, Stream, reopen
 from .errors import ArgumentError, RunError
 from .evaluation import Predictive, predict, score
+from .experiment import starting
 from .experiment.checkpoint import state_arrays, state_from
 from .experiment.config import DTYPES, Config
 from .experiment.devices import Devices
@@ -199,6 +200,7 @@ def fit(  # the one door: everything that a run can be told
     data: Dataset | Stream | tuple[Any, Any],
     method: Method | None = None,
     *,
+    start: starting.Trained | None = None,
     test: tuple[Any, Any] | None = None,
     epochs: int = 20,
     steps_per_epoch: int = 500,
@@ -228,10 +230,12 @@ def fit(  # the one door: everything that a run can be told
 
     **network** a module that maps one example to a vector of outputs (Equinox, or any callable pytree), the pair of a
     module and its state that `equinox.nn.make_with_state` makes, or an `ox.NetworkSource`. Every floating-point array
-    of it is random; its present values are not used, except where **fixed** names it: `lambda net: (net.table,)`.
+    of it is random; its present values are not used, except by **start** and where **fixed** names it: `lambda net:
+    (net.table,)`.
     **data** inputs and targets, the first axis the examples; or a `Dataset` (`ox.load_data`), which is standardised and
     tested too; or a `Stream` (`ox.open_arrays`), of which only the batches are read. **test** inputs and targets.
-    **method** `ox.BMR()` unless given. **likelihood** classes for whole-numbered targets, else a Gaussian.
+    **method** `ox.BMR()` unless given. **start** `ox.Trained()` begins at the network's present weights, or at those of
+    a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
     **seeds** trains several at once: how many, or which.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
     also removes whole units that earn fewer nats per weight.
@@ -250,6 +254,7 @@ def fit(  # the one door: everything that a run can be told
     budget = Budget(epochs, steps_per_epoch, batch_size)
     method = method if sparsity is None else method.pruned_to(sparsity, epochs)
     method = method if unit_price is None else method.with_units(unit_price)
+    method = method if start is None else starting.started(method, start)
     numbers = _seeds(seed, seeds)
     paths = _paths(out, numbers, seeds is not None)
     show = bool(paths) if progress is None else progress
@@ -261,12 +266,14 @@ def fit(  # the one door: everything that a run can be told
     found = read_data(data, test, preprocess, image_size)
     model = build_model(network, found, method, likelihood, fixed, dtype, where)
     change = checked_augmentation(augment, found)
+    held_out = held_out_of(method.calibration, len(found))
+    begin = starting.prepare_start(start, network, model, found, held_out)
     config = Config(
         found.facts.name, network_name(network, model), method.name, epochs, steps_per_epoch, batch_size, numbers[0],
-        num_samples, curve_samples, dtype, **describe(model, method, found, network, change),
+        num_samples, curve_samples, dtype, **describe(model, method, found, network, change, begin),
     )  # fmt: skip
     units = find_task_units(model, method, found.example)
-    task = Task(model, method, budget, held_out_of(method.calibration, len(found)), numbers, change, units)
+    task = Task(model, method, budget, held_out, numbers, change, units, begin)
     runs = train(Experiment(task, found.train, found.test, config, where), keeping)
     fits = [_fitted(task, config, found, run, i, paths) for i, run in enumerate(runs)]
     return fits if seeds is not None else (fits[0] if fits else None)

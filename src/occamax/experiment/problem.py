@@ -174,8 +174,8 @@ def checked_augmentation(augment: Any, data: Data) -> Any:
     return found
 
 
-def describe(model: Model, method: Method, data: Data, network: Any, augment: Any) -> dict[str, Any]:
-    """The parts of a `Config` that say in full what a run is."""
+def describe(model: Model, method: Method, data: Data, network: Any, augment: Any, start: Any = None) -> dict[str, Any]:
+    """The parts of a `Config` that say in full what a run is; `start`, where it begins at what was trained already."""
     settings = {
         "method": method.as_data(),
         "likelihood": to_data(model.likelihood),
@@ -187,6 +187,8 @@ def describe(model: Model, method: Method, data: Data, network: Any, augment: An
     example: dict[str, Any] = {"shape": list(data.example.shape), "dtype": str(data.example.dtype)}
     example |= {} if data.words is None else {"words": data.words}
     origin = {"data": data.facts.as_data(), "network": source, "example": example}
+    if start is not None:
+        settings["start"], origin["start"] = start.settings(), start.source
     return {"settings": settings, "origin": origin, "layout": model.layout.as_data()}
 
 

@@ -20,6 +20,7 @@ from ..evaluation import (
     predict,
     with_outputs_divided,
 )
+from ..inference.beginning import Beginning, first_posterior
 from ..inference.model import Model
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
 from ..inference.training import EVALUATION_STREAM, Augment, Batch, Budget, Info, State, Stepper, start
@@ -27,6 +28,7 @@ from ..methods import Method
 from ..reduction.reducing import Record, reduce
 from ..structure.units import Units
 from .devices import Devices
+from .starting import Start
 
 T = TypeVar("T")
 LONGEST_CHUNK = 100  # steps between two looks at whether to stop
@@ -43,6 +45,7 @@ class Task:
     seeds: tuple[int, ...] = (0,)
     augment: Augment | None = None
     units: tuple[Units, ...] = ()  # that the method weighs
+    start: Start | None = None  # from what was trained already
 
 
 class Program:
@@ -162,7 +165,8 @@ class Program:
     def start(self) -> State:
         """The first state of every seed."""
         begin = jax.jit(self._start)  # one program instead of some dozen small ones
-        return self.place(stack([begin(jax.random.key(seed)) for seed in self.seeds]))
+        beginning = None if self.task.start is None else self.task.start.beginning()
+        return self.place(stack([begin(jax.random.key(seed), beginning) for seed in self.seeds]))
 
     def shape_of_one(self) -> State:
         """The shapes and types of one seed's state."""
@@ -172,10 +176,18 @@ class Program:
         """A state, or a part of one, where the devices want it."""
         return self.devices.put(tree, self.model.latent_count) if self.devices.mesh is not None else tree
 
-    def _start(self, seed_key: PRNGKeyArray) -> State:
+    def _start(self, seed_key: PRNGKeyArray, beginning: Beginning | None = None) -> State:
         first_key, key = jax.random.split(seed_key)
-        posterior = self.method.posterior.start(self.method.init(self.model, first_key))
-        return start(self.model, posterior, self.optimizer, key, first_nats_of(self.method.kl_weight))
+        nats = first_nats_of(self.method.kl_weight)
+        if beginning is None:
+            posterior = self.method.posterior.start(self.method.init(self.model, first_key))
+            return start(self.model, posterior, self.optimizer, key, nats)
+        assert self.task.start is not None
+        how, mask = self.task.start.how, beginning.keep
+        kl_weight = self._kl_weight_of(mask, jnp.int32(0), jnp.float32(nats)) if how.is_tempered else 1.0
+        posterior = first_posterior(self.model, self.method.posterior, beginning, kl_weight, how.largest_std)
+        state = start(self.model, posterior, self.optimizer, key, nats)
+        return state._replace(mask=mask, buffers=beginning.buffers)
 
 
 def believed(state: State) -> Believed:

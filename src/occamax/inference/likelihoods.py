@@ -32,6 +32,27 @@ class Likelihood(ABC):
     def expectation(self, outputs: Float[Array, "batch out"]) -> Float[Array, "batch out"]:
         """The expected target: probabilities of classes, or a mean."""
 
+    def curvature_root(
+        self,
+        outputs: Float[Array, "batch out"],
+        targets: Array,
+        log_scales: Float[Array, "scales"],
+        signs: Float[Array, "batch out"],
+    ) -> Float[Array, "batch out"]:
+        """R s for each example, where R Rᵀ = H, the curvature −∇² ln p(target | output): over random signs s its second
+        moment is H. Here from the eigenvectors of H, which serves any likelihood; directions in which ln p bends
+        upwards count nothing."""
+
+        def cost(output: Array, target: Array) -> Array:
+            return -self.log_prob(output[None], target[None], log_scales)[0]
+
+        values, vectors = jnp.linalg.eigh(jax.vmap(jax.hessian(cost))(outputs, targets))
+        return jnp.einsum("nij,nj->ni", vectors, jnp.sqrt(jnp.maximum(values, 0.0)) * signs)
+
+    def fitted_scales(self, outputs: Float[Array, "n out"], targets: Array) -> Float[Array, "scales"]:
+        """Logarithms of its own scales for a network that puts these out: none by default."""
+        return jnp.zeros(self.scale_gammas()[0].size)
+
     def baseline(self, targets: np.ndarray) -> float:
         """Nats an example of the best constant prediction: what a network that learnt nothing pays. Infinite where it
         is not known; no reduction is then ever undone."""
@@ -53,6 +74,11 @@ class Categorical(Likelihood):
 
     def expectation(self, outputs):
         return jax.nn.softmax(outputs)
+
+    def curvature_root(self, outputs, targets, log_scales, signs):
+        chances = jax.nn.softmax(outputs)  # H = diag(p) − p pᵀ = R Rᵀ with R = (1 − p 1ᵀ) diag(√p)
+        scaled = jnp.sqrt(chances) * signs
+        return scaled - chances * jnp.sum(scaled, axis=-1, keepdims=True)
 
     def baseline(self, targets):
         share = np.bincount(targets) / len(targets)
@@ -82,6 +108,9 @@ class Bernoulli(Likelihood):
 
     def expectation(self, outputs):
         return jax.nn.sigmoid(outputs)
+
+    def curvature_root(self, outputs, targets, log_scales, signs):
+        return jnp.sqrt(jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs)) * signs
 
     def baseline(self, targets):
         share = np.clip(targets.reshape(len(targets), -1).mean(0), 1e-9, 1 - 1e-9)
@@ -123,6 +152,16 @@ class Gaussian(Likelihood):
 
     def expectation(self, outputs):
         return jnp.asarray(self.center, outputs.dtype) + jnp.asarray(self.scale, outputs.dtype) * outputs
+
+    def curvature_root(self, outputs, targets, log_scales, signs):
+        return jnp.exp(0.5 * log_scales[0]) * signs
+
+    def fitted_scales(self, outputs, targets):
+        """The precision's posterior mean, the network given: Gamma priors are conjugate to it."""
+        center, scale = (jnp.asarray(values, outputs.dtype) for values in (self.center, self.scale))
+        squares = ((jnp.asarray(targets).reshape(outputs.shape) - center) / scale - outputs) ** 2
+        shape, rate = self.precision_shape + 0.5 * squares.size, self.precision_rate + 0.5 * jnp.sum(squares)
+        return jnp.log(shape / rate)[None]
 
     def baseline(self, targets):
         columns = (targets.reshape(len(targets), -1).astype(np.float64) - np.array(self.center)) / np.array(self.scale)

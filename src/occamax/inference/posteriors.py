@@ -147,8 +147,8 @@ class PosteriorFamily(ABC):
     has_deviations: ClassVar[bool] = True
 
     @abstractmethod
-    def start(self, means: Float[Array, "latents"]) -> Posterior:
-        """The first belief, around these means."""
+    def start(self, means: Float[Array, "latents"], stds: Float[Array, "weights"] | None = None) -> Posterior:
+        """The first belief, around these means; `stds` of the weights among them, where they are known."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class PointMass(PosteriorFamily):
 
     has_deviations = False
 
-    def start(self, means):
+    def start(self, means, stds=None):
         return Point(means)
 
 
@@ -172,5 +172,8 @@ class MeanField(PosteriorFamily):
         if not self.init_std > 0:
             raise ArgumentError(f"init_std: {self.init_std!r} given; a deviation must be positive")
 
-    def start(self, means):
-        return IndependentNormals.around(means, self.init_std)
+    def start(self, means, stds=None):
+        first = IndependentNormals.around(means, self.init_std)
+        if stds is None:
+            return first
+        return IndependentNormals(means, first.log_std.at[: stds.size].set(jnp.log(stds)))

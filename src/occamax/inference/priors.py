@@ -32,6 +32,10 @@ class Prior(ABC):
     def centers(self, layout: Layout) -> Float[Array, "weights"] | float:
         """The prior mean of each weight."""
 
+    def fitted_scales(self, layout: Layout, weights: Float[Array, "weights"]) -> Float[Array, "scales"]:
+        """Logarithms of the scales for a network with these weights: at one by default."""
+        return jnp.zeros(self.scale_gammas(layout)[0].size)
+
     def weights(
         self, layout: Layout, unit: Float[Array, "weights"], log_scales: Float[Array, "scales"]
     ) -> Float[Array, "weights"]:
@@ -58,6 +62,12 @@ class LayerScaled(Prior):
         return layout.blocks_to_weights(
             jnp.array(self.base_stds(layout), log_scales.dtype) * jnp.exp(-0.5 * log_scales)
         )
+
+    def fitted_scales(self, layout, weights):
+        """Each layer's precision at its posterior mean, the weights given: Gamma priors are conjugate to it."""
+        unit = (weights - self.centers(layout)) / self.weight_stds(layout, jnp.zeros(len(layout.blocks)))
+        sizes = jnp.asarray(np.array(layout.sizes), unit.dtype)
+        return jnp.log((self.precision_shape + 0.5 * sizes) / (self.precision_rate + 0.5 * layout.totals(unit**2)))
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,16 @@ class HorseshoePrior(Prior):
         # γ² = 1 / (1/(vτ)² + 1/c²): the form that neither overflows nor divides zero by zero
         row_var = 1.0 / (jnp.exp(-log_row_var) + hidden.blocks_to_rows(jnp.exp(log_slab_precision)))
         return jnp.concatenate([hidden.rows_to_weights(jnp.sqrt(row_var)), output_std])
+
+    def fitted_scales(self, layout, weights):
+        """â of each layer such that its deviation is that of its weights, as far under the slab as it can be told; all
+        else at one."""
+        size = layout.totals((weights - self.centers(layout)) ** 2) / jnp.asarray(np.array(layout.sizes), weights.dtype)
+        var = jnp.clip(size, 1e-8, 0.9)  # the slab's is one
+        hidden = jnp.log(1.0 / (1.0 / var[:-1] - 1.0)) - 2 * np.log(self.global_scale)
+        slabs, layers, *_ = self._counts(layout)
+        zeros = jnp.zeros(self.scale_gammas(layout)[0].size)
+        return zeros.at[slabs : slabs + layers].set(jnp.append(hidden, jnp.log(var[-1])))
 
     def centers(self, layout):
         return _gain_centers(layout, self.gain_center)

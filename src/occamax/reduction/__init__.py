@@ -17,6 +17,7 @@ from .measuring import Measuring as Measuring
 from .reducing import Record as Record
 from .reducing import Reduction as Reduction
 from .reducing import reduce as reduce
+from .repairing import Repair as Repair
 from .schedule import Between as Between
 from .schedule import Every as Every
 from .schedule import ReductionSchedule as ReductionSchedule
