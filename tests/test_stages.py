@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "occamax"
 STAGES = (
     "errors", "names", "storage", "data", "networks", "structure", "inference", "reduction", "evaluation", "methods",
-    "experiment", "export", "report", "fitting", "reproduction", "command_words", "cli",
+    "experiment", "export", "report", "interop", "fitting", "reproduction", "command_words", "cli",
 )  # fmt: skip
 DOORS = ("__init__", "__main__")  # of the package: they may know all stages
 LINES, ARGUMENTS = 40, 8
@@ -162,7 +162,7 @@ def test_long_functions_give_a_reason():
     assert not offenders, "\n".join(offenders)
 
 
-INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype"}
+INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype", "haiku": "dm-haiku"}
 
 
 def test_every_import_is_declared():
@@ -193,10 +193,11 @@ def loaded():
     code = """
 import importlib, json, sys
 light = json.loads(sys.argv[1])
+HEAVY = "jax", "equinox", "optax", "scipy", "occamax.fitting", "torch", "torchax", "flax", "haiku"
 found = {}
 for name in light:
     importlib.import_module(name)
-    found[name] = [heavy for heavy in ("jax", "equinox", "optax", "scipy", "occamax.fitting") if heavy in sys.modules]
+    found[name] = [heavy for heavy in HEAVY if heavy in sys.modules]
 print(json.dumps(found))
 """
     light = ["occamax", "occamax.cli", "occamax.storage", "occamax.data", "occamax.experiment.folder",
