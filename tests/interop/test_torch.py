@@ -1,5 +1,6 @@
 """PyTorch modules go in, say the same, are trained as PyTorch trains them, and come out pruned."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +75,7 @@ def test_the_compacted_network_in_a_file_says_the_same(taken):
     leaves = jax.tree.leaves(pruned)
     graph = read_graph(*taken.reading).bind({n: np.asarray(leaves[i]) for n, i in enumerate(float_leaves(pruned))})
     small, _ = compact(graph)
-    expected = taken.calling.apply(pruned, taken.buffers, taken.inputs, None)[0]
+    expected = taken.calling.apply(pruned, taken.buffers, jnp.asarray(taken.inputs), None)[0]
     runner = session(write_onnx(small, Card(None, taken.example.shape, str(taken.example.dtype), ox.__version__)))
     (found,) = runner.run(None, {runner.get_inputs()[0].name: taken.inputs})
     assert np.abs(found - expected).max() < 1e-4
@@ -91,10 +92,10 @@ def gradients(taken, inputs, weights):
     keys = jax.random.split(jax.random.key(0), len(inputs))
 
     def total(network):
-        outputs, after = taken.calling.apply(network, taken.buffers, inputs, keys)
+        outputs, after = taken.calling.apply(network, taken.buffers, jnp.asarray(inputs), keys)
         return (outputs * weights).sum(), after
 
-    return jax.jit(jax.grad(total, has_aux=True, allow_int=True))(taken.network)
+    return eqx.filter_jit(eqx.filter_grad(total, has_aux=True))(taken.network)
 
 
 def test_a_training_step_is_that_of_torch():
@@ -137,7 +138,7 @@ class Strange(torch.nn.Module):
     """A layer whose operation jax has not."""
 
     def forward(self, x):
-        return torch.linalg.householder_product(x[:, :, None], x[:, :1])[:, :, 0]
+        return torch.special.airy_ai(x)
 
 
 def on_two_devices():
@@ -227,7 +228,7 @@ def test_a_fit_gives_a_pruned_module_back(tmp_path):
     assert sum(int((weight == 0).sum()) for weight in weights) > 0.4 * sum(weight.numel() for weight in weights)
     assert not torch.equal(pruned.norm.running_mean, module.norm.running_mean)
     assert int(pruned.norm.num_batches_tracked) == 4
-    expected = fitted.model.outputs(fitted.network[0], data[0][:5], fitted.state.buffers)
+    expected = fitted.model.outputs(fitted.network[0], jnp.asarray(data[0][:5]), fitted.state.buffers)
     with torch.no_grad():
         assert np.abs(pruned(torch.from_numpy(data[0][:5])).numpy() - expected).max() < ADAPTED
     again = ox.load(fitted.save(tmp_path / "run"), network)

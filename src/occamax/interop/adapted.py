@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, PRNGKeyArray
 
@@ -55,9 +56,10 @@ class Adapted:
         """Whether it must know the names of the mapped axes that are the batch (`structure.calling`)."""
         return self.index is not None
 
-    def __call__(self, x: Array, state: eqx.nn.State | None = None, *, key: PRNGKeyArray | None = None) -> Any:
+    def __call__(self, x: Any, state: eqx.nn.State | None = None, *, key: PRNGKeyArray | None = None) -> Any:
         if (state is None) != (self.index is None):
             raise ArgumentError(f"state: {'missing' if state is None else 'given'}; pass it where the network has one")
+        x = jnp.asarray(x)
         mode = Mode(None if self.inference else key, self.axis_name)
         if state is None:
             return self.program.run(self.arrays, {}, x, mode)[0]

@@ -61,8 +61,8 @@ class FlaxProgram(Program):
     def _module(self, arrays: Arrays, statistics: Arrays, mode: Mode) -> Any:
         nnx = self.nnx
         states = (_filled(nnx, self.parameters, arrays), _filled(nnx, self.statistics, statistics))
-        streams = self.streams if mode.key is None else _keyed(nnx, self.streams, mode.key)
-        module = nnx.merge(self.graphs[mode.trains], *states, streams, self.rest)
+        streams = _keyed(nnx, self.streams, jax.random.key(0) if mode.key is None else mode.key)
+        module = nnx.merge(self.graphs[mode.trains], *states, streams, _fresh(nnx, self.rest))
         for _, layer in nnx.iter_modules(module):
             if isinstance(layer, nnx.BatchNorm):
                 layer.axis_name = mode.axes if mode.trains else None
@@ -91,9 +91,14 @@ def _keyed(nnx: Any, streams: Any, key: Any) -> Any:
     """Random streams that all follow one key, each its own."""
     flat = []
     for number, (path, leaf) in enumerate(nnx.to_flat_state(streams)):
-        is_key = isinstance(leaf, nnx.RngKey) or (hasattr(leaf, "type") and issubclass(leaf.type, nnx.RngKey))
-        flat.append((path, leaf.replace(jax.random.fold_in(key, number)) if is_key else leaf))
+        is_key = isinstance(leaf, nnx.RngKey)
+        flat.append((path, leaf.replace(jax.random.fold_in(key, number) if is_key else leaf[...])))
     return nnx.from_flat_state(flat)
+
+
+def _fresh(nnx: Any, state: Any) -> Any:
+    """The same values in variables of their own: the call may write to them, at its own level of tracing."""
+    return nnx.from_flat_state([(path, leaf.replace(leaf[...])) for path, leaf in nnx.to_flat_state(state)])
 
 
 def _need_flax() -> None:

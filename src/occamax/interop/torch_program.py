@@ -1,6 +1,7 @@
 """A PyTorch module as a pure function of its parameters: torchax gives each of its operations to jax."""
 
 import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,7 +49,13 @@ class TorchProgram(Program):
         batch = environment.j2t_iso(x[None])
         self.module.train(mode.trains)
         try:
-            with _batch_over(mode.axes), torch.no_grad(), environment, environment.override_property(prng=key):
+            with (
+                _batch_over(mode.axes),
+                _quiet(),
+                torch.no_grad(),
+                environment,
+                environment.override_property(prng=key),
+            ):
                 outputs = torch.func.functional_call(self.module, {**tensors, **moving}, (batch,), tie_weights=True)
                 if not isinstance(outputs, torch.Tensor):
                     raise TypeError(f"puts out a {type(outputs).__name__}, not a tensor")
@@ -96,6 +103,14 @@ def _batch_over(axes: Any) -> Iterator[None]:
         yield
     finally:
         _AXES.reset(token)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch's whole numbers have 64 bits; that jax's have 32 is no news."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Explicitly requested dtype")
+        yield
 
 
 def _environment() -> Any:
