@@ -116,7 +116,9 @@ def main(epochs: int = 4, steps: int = 40, side: int = 56, *, module: Any = None
         num_samples=5, curve_samples=1, progress=True, **start,
     )  # fmt: skip
     last = fitted.history[-1]
-    print(f"{fitted.sparsity:.0%} pruned: accuracy {last['accuracy']:.3f}, NLL {last['nll']:.3f}, ECE {last['ece']:.3f}")
+    print(
+        f"{fitted.sparsity:.0%} pruned: accuracy {last['accuracy']:.3f}, NLL {last['nll']:.3f}, ECE {last['ece']:.3f}"
+    )
     pruned = fitted.to_torch(masks=True)
     inputs = np.stack([np.asarray(preprocess(jnp.asarray(image))) for image in data.test.inputs[:20]])
     with torch.no_grad():
