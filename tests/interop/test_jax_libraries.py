@@ -115,19 +115,6 @@ def test_haiku_statistics_are_of_the_whole_batch():
             assert np.allclose(statistics[f"{module}.{name}"], array, atol=ADAPTED), name
 
 
-def test_a_fit_of_flax_gives_a_pruned_module_back():
-    nnx = pytest.importorskip("flax.nnx", reason="flax is not installed: make test-torch")
-    module = nnx.Sequential(nnx.Linear(5, 8, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(8, 2, rngs=nnx.Rngs(1)))
-    generator = np.random.default_rng(0)
-    data = generator.normal(size=(40, 5)).astype(np.float32), generator.integers(0, 2, 40)
-    fitted = ox.fit(
-        ox.from_flax(module, data[0][0]), data, epochs=2, steps_per_epoch=2, batch_size=8, sparsity=0.5, num_samples=2
-    )
-    pruned = fitted.to_flax()
-    assert int((pruned.layers[0].kernel[...] == 0).sum()) + int((pruned.layers[0].bias[...] == 0).sum()) >= 24
-    assert np.abs(pruned(data[0]) - jax.vmap(fitted.network)(data[0])).max() < ADAPTED
-
-
 def test_a_wrong_example_is_refused():
     nnx = pytest.importorskip("flax.nnx", reason="flax is not installed: make test-torch")
     with pytest.raises(ox.ArgumentError, match="Linear does not take a batch of shape"):

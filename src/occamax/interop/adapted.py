@@ -31,6 +31,8 @@ class Mode:
 class Program(ABC):
     """What a module of another library does, as a pure function of its arrays. Compared by identity: static in jax."""
 
+    name: str  # of the module's class
+
     @abstractmethod
     def run(self, arrays: Arrays, statistics: Arrays, x: Array, mode: Mode) -> tuple[Array, Arrays]:
         """The outputs for one example, and the running statistics after it."""
@@ -50,6 +52,11 @@ class Adapted:
         self.index = eqx.nn.StateIndex(dict(statistics)) if statistics else None
         self.inference: Any = False
         self.axis_name: Hashable = "batch"
+
+    @property
+    def library_name(self) -> str:
+        """Of the class in the library that it is from: what tables call it."""
+        return self.program.name
 
     @property
     def normalises_batch(self) -> bool:

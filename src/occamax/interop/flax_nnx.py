@@ -44,7 +44,7 @@ class FlaxProgram(Program):
     def __init__(self, module: Any):
         from flax import nnx  # pyright: ignore[reportMissingImports]
 
-        self.nnx = nnx
+        self.nnx, self.name = nnx, type(module).__name__
         self.graphs = {}
         for trains in (True, False):
             own = nnx.clone(module)

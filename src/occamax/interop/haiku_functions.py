@@ -47,6 +47,8 @@ def to_haiku(fitted: Any) -> Any:
 class HaikuProgram(Program):
     """A transformed function; arrays are named `module.name`."""
 
+    name = "Haiku"
+
     def __init__(
         self, transformed: Any, params: Any, state: Any, training: Mapping[str, Any], prediction: Mapping[str, Any]
     ):

@@ -26,6 +26,7 @@ class TorchProgram(Program):
     """**module** a copy of the user's: nothing here changes theirs."""
 
     def __init__(self, module: Any):
+        self.name = type(module).__name__
         self.module = copy.deepcopy(module).cpu()
         self.environment = _environment()
         moving = _statistics(self.module)
