@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test bench lint format wheel clean
+.PHONY: run test test-torch bench lint format wheel clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready-to-run
@@ -10,6 +10,10 @@ run: .venv/ready-to-run
 
 test: .venv/ready-to-test
 	$(BIN)/python -m pytest
+
+# networks of other libraries; where this Python has no such build, its tests skip and say so
+test-torch: .venv/ready-for-others
+	$(BIN)/python -m pytest tests/interop -rs
 
 bench: .venv/ready-to-test benchmarks/authors
 	$(BIN)/python benchmarks/speed.py --steps 10 --rounds 3 --estimators --out benchmarks/speed.json
@@ -44,6 +48,12 @@ $(BIN)/python:
 
 .venv/ready-to-run: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+# +cpu never matches a CUDA build. Where the package index has none, PyTorch's own has: PIP_EXTRA_INDEX_URL names it.
+.venv/ready-for-others: pyproject.toml .venv/ready-to-test
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0+cpu" torchax==0.0.14.dev20261026
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[flax,haiku]"
 	touch $@
 
 .venv/ready-to-test: pyproject.toml | $(BIN)/python

@@ -162,7 +162,7 @@ def test_long_functions_give_a_reason():
     assert not offenders, "\n".join(offenders)
 
 
-INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype"}
+INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype", "haiku": "dm-haiku"}
 
 
 def test_every_import_is_declared():
@@ -193,10 +193,11 @@ def loaded():
     code = """
 import importlib, json, sys
 light = json.loads(sys.argv[1])
+HEAVY = "jax", "equinox", "optax", "scipy", "occamax.fitting", "torch", "torchax", "flax", "haiku"
 found = {}
 for name in light:
     importlib.import_module(name)
-    found[name] = [heavy for heavy in ("jax", "equinox", "optax", "scipy", "occamax.fitting") if heavy in sys.modules]
+    found[name] = [heavy for heavy in HEAVY if heavy in sys.modules]
 print(json.dumps(found))
 """
     light = ["occamax", "occamax.cli", "occamax.storage", "occamax.data", "occamax.experiment.folder",

@@ -5,3 +5,4 @@ QUADRATURE = 1e-7  # scipy's adaptive quadrature at its default accuracy
 FINITE_DIFFERENCE = 1e-5  # central differences of step 1e-6 in float64
 SINGLE = 2e-5  # float32 against float32 in another order of summation
 STANDARD_ERRORS = 5  # of a Monte-Carlo mean: one false alarm in two million
+ADAPTED = 1e-5  # outputs of a network here and in the library that it is from, float32

@@ -69,6 +69,15 @@ if TYPE_CHECKING:
     from .inference.training import Budget as Budget
     from .inference.training import State as State
     from .interop import numpyro as numpyro
+    from .interop.flax_nnx import from_flax as from_flax
+    from .interop.flax_nnx import to_flax as to_flax
+    from .interop.haiku_functions import from_haiku as from_haiku
+    from .interop.haiku_functions import to_haiku as to_haiku
+    from .interop.moments import Moments as Moments
+    from .interop.moments import named_from_vector as named_from_vector
+    from .interop.moments import named_moments as named_moments
+    from .interop.pytorch import from_torch as from_torch
+    from .interop.pytorch import to_torch as to_torch
     from .methods import BMR as BMR
     from .methods import MAP as MAP
     from .methods import Flat as Flat
@@ -127,6 +136,10 @@ _HOMES = {
     "inference.posteriors": ("IndependentNormals", "MeanField", "Point", "PointMass"),
     "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior", "NormalPrior"),
     "inference.training": ("Budget", "State"),
+    "interop.flax_nnx": ("from_flax", "to_flax"),
+    "interop.haiku_functions": ("from_haiku", "to_haiku"),
+    "interop.moments": ("Moments", "named_from_vector", "named_moments"),
+    "interop.pytorch": ("from_torch", "to_torch"),
     "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
     "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "TextTransformer", "ViT", "network_named"),
     "pruning": ("prune",),

@@ -174,6 +174,24 @@ class Fit:
         is_own = last.get("epoch", 0) * self.config.steps_per_epoch == int(self.state.step)
         return last if is_own else {}
 
+    def to_torch(self, masks: bool = False) -> Any:
+        """The PyTorch module that `ox.from_torch` was given, pruned (see `ox.to_torch`)."""
+        from .interop.pytorch import to_torch
+
+        return to_torch(self, masks)
+
+    def to_flax(self) -> Any:
+        """The Flax NNX module that `ox.from_flax` was given, pruned."""
+        from .interop.flax_nnx import to_flax
+
+        return to_flax(self)
+
+    def to_haiku(self) -> Any:
+        """The parameters (and the state, if there is one) that `ox.from_haiku` was given, pruned."""
+        from .interop.haiku_functions import to_haiku
+
+        return to_haiku(self)
+
     def report(self, path: Path | str) -> Path:
         """Writes one HTML page about this run."""
         from .report import read_groups, write_report

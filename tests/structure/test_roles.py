@@ -176,3 +176,17 @@ def test_what_cannot_be_told_names_the_first_operation():
     made = functional({"squashed": (4,), "direction": (4, 4)}, (4,), call)
     assert raw(made)["squashed"].kind == raw(made)["direction"].kind == "unknown"
     assert raw(made)["squashed"].operation == "tanh"
+
+
+def test_a_matrix_that_first_meets_a_constant_is_a_product():
+    """A recurrent cell unrolled from a state of zeros. A table that is only added stays one."""
+
+    def call(net, x):
+        state = jnp.zeros(5)
+        for row in x:
+            state = jnp.tanh(net["inner"] @ row + net["back"] @ state)
+        return state + net["table"][0]
+
+    found = read(functional({"inner": (5, 4), "back": (5, 5), "table": (2, 5)}, (3, 4), call))
+    assert found["back"] == ("matmul", 5, (0,), None)
+    assert found["table"][0] == "bias"

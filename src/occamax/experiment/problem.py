@@ -193,7 +193,9 @@ def describe(model: Model, method: Method, data: Data, network: Any, augment: An
 
 
 def network_name(network: Any, model: Model) -> str:
-    return network.name if isinstance(network, NetworkSource) else type(model.network).__name__
+    if isinstance(network, NetworkSource):
+        return network.name
+    return getattr(model.network, "library_name", type(model.network).__name__)  # of another library's class
 
 
 def all_kinds() -> dict[str, type]:

@@ -99,7 +99,8 @@ def _takes_key(network: Any) -> bool:
 
 
 def _is_batch_norm(node: Any) -> bool:
-    return isinstance(node, eqx.nn.BatchNorm)
+    """Also a network of another library, which normalises over what it is told is the batch."""
+    return isinstance(node, eqx.nn.BatchNorm) or getattr(node, "normalises_batch", False)
 
 
 def _has_state(network: Any) -> bool:

@@ -95,9 +95,11 @@ class _Reader:
             self.use(leaf, Role(kind, operation=operation if kind == "unknown" else None), set())
 
     def use(self, leaf: int, role: Role, contracted: set[int]) -> None:
-        """Write down a use. The first counts; a different one later is a note."""
+        """Write down a use. The first counts; a different one later is a note. But a matrix that is only summed at
+        first is a product all the same: so is that of a recurrent cell whose first state is a constant."""
         stacked = self.stacked.get(leaf)
-        if leaf in self.found:
+        late = role.kind in ("matmul", "conv") and len(self.shapes[leaf]) > 1
+        if leaf in self.found and not (late and self.found[leaf].kind == "bias"):
             first = self.found[leaf]
             if role.kind != first.kind and role.kind not in first.notes:
                 self.found[leaf] = replace(first, notes=(*first.notes, role.kind))

@@ -1,0 +1,99 @@
+"""Means and variances by parameter name, from an optimiser or a Laplace approximation elsewhere, in the order of our
+vector: what `ox.delta_f`, a criterion or a start takes.
+
+    moments = ox.named_moments(network, example, precision=precisions)          # of laplace-torch, by name
+    gained = ox.delta_f.removal(moments.mean, moments.var, full_var=1 / prior_precision)
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ArgumentError
+from ..structure.calling import read_network
+from ..structure.layout import Layout, named_leaves
+from ..structure.reading import read_layout
+from .checks import example_shape
+
+BARE = (
+    "moments: ΔF of a bare Laplace posterior prunes badly: its factor ln(precision / prior precision) sends thousands "
+    "of small weights of well-determined layers at once. Order by the signal-to-noise ratio (mean² / variance), or let "
+    "these moments start the training of a posterior."
+)
+ADAM = (
+    "moments: an optimiser's average of squared gradients of batches is no curvature: it depends on the batch size and "
+    "on how long it averages. It may order weights; ΔF of it is no evidence."
+)
+
+
+class Moments(NamedTuple):
+    """Mean and variance of every random weight, in the order of **layout**."""
+
+    mean: Float[Array, "weights"]
+    var: Float[Array, "weights"]
+    layout: Layout
+
+
+def named_moments(
+    network: Any,
+    example: Any,
+    *,
+    mean: Mapping[str, Any] | None = None,
+    var: Mapping[str, Any] | None = None,
+    precision: Mapping[str, Any] | None = None,
+    is_curvature: bool = True,
+) -> Moments:
+    """The moments of an independent Gaussian posterior over the weights of a network.
+
+    **network** any network of ours: of `ox.from_torch`, then names are those of its `state_dict`. **example** one
+    example of its input. **mean** by name; the present weights unless given. Either **var** or **precision** (of the
+    posterior: data and prior) by name: arrays of the parameters' shapes, or numbers.
+    **is_curvature** False says that they are an optimiser's averages of squared gradients.
+    """
+    found, statistics, calling = read_network(network)
+    layout = read_layout(found, statistics, calling, example_shape(example))
+    if (var is None) == (precision is None):
+        raise ArgumentError("var, precision: one of both must be given, by parameter name")
+    given, word = (var, "var") if precision is None else (precision, "precision")
+    spread = _in_order(found, layout, given, word)  # type: ignore[arg-type]
+    if not bool(jnp.all(spread > 0)):
+        raise ArgumentError(f"{word}: not all values are positive; add the prior's precision to the curvature")
+    center = layout.pack(found) if mean is None else _in_order(found, layout, mean, "mean")
+    warnings.warn(BARE if is_curvature else ADAM, stacklevel=2)
+    return Moments(center, spread if precision is None else 1.0 / spread, layout)
+
+
+def named_from_vector(module: Any, vector: Any) -> dict[str, np.ndarray]:
+    """A vector in the order of a PyTorch module's trained `parameters()`, as laplace-torch keeps it, by name."""
+    numbers = vector.detach().cpu().numpy() if hasattr(vector, "detach") else np.asarray(vector)
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.named_parameters() if tensor.requires_grad}
+    total = sum(map(math.prod, shapes.values()))
+    if numbers.shape != (total,):
+        raise ArgumentError(f"vector: shape {numbers.shape} given; the module has {total} trained parameters")
+    parts = np.split(numbers, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def _in_order(network: Any, layout: Layout, given: Mapping[str, Any], word: str) -> Float[Array, "weights"]:
+    leaves, names = named_leaves(network)
+    random = {leaf for block in layout.blocks for leaf in block.leaves}
+    needed = {names[leaf]: leaf for leaf in random}
+    missing, strange = sorted(needed.keys() - given.keys()), sorted(given.keys() - set(names))
+    if missing or strange:
+        wrong = [f"{name} is missing" for name in missing[:3]] + [
+            f"{name} is not of the network" for name in strange[:3]
+        ]
+        raise ArgumentError(f"{word}: {'; '.join(wrong)}. It must have the names of the network's trained arrays")
+    filled = list(leaves)
+    for name, leaf in needed.items():
+        value = given[name].detach().cpu().numpy() if hasattr(given[name], "detach") else np.asarray(given[name])
+        if value.shape not in ((), leaves[leaf].shape):
+            raise ArgumentError(f"{word}: {name} has shape {value.shape}; the array has shape {leaves[leaf].shape}")
+        filled[leaf] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), leaves[leaf].shape)
+    return layout.pack(jax.tree.unflatten(jax.tree.structure(network), filled))
