@@ -27,13 +27,16 @@ from ..structure.unit_search import parameter_names
 from . import arrays_file
 from .arrays_file import Packed
 from .card import Card
+from .evidence import network_of, rounded, with_last_divided
 from .measuring import figures_of, in_parts, latencies, on_all_cores
 from .posterior_file import pack
 from .predictor import FORMATS, need, open_export
+from .rounding import Rounded, Rounding
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
+FIGURES = 120  # bytes by which a file's own figures lengthen its card
 EXAMPLES = 128  # made up where there are none to compare on
 
 
@@ -41,7 +44,9 @@ EXAMPLES = 128  # made up where there are none to compare on
 class Exportable:
     """What an export is made of. **example** is the shape and type of one raw example. **test** raw inputs and targets.
     **inputs** raw examples to compare on where there is no test set; random ones unless given. **temperature** by which
-    the outputs of the network at the posterior mean are divided in the file; those of draws are not."""
+    the outputs of the network at the posterior mean are divided in the file; those of draws are not. **kl_weight** at
+    which the posterior was trained. **rounded** the vector of weights to write in place of the posterior mean's, before
+    any division."""
 
     model: Model
     believed: Believed
@@ -50,6 +55,8 @@ class Exportable:
     test: tuple[np.ndarray, np.ndarray] | None = None
     inputs: np.ndarray | None = None
     temperature: float | None = None
+    kl_weight: float = 1.0
+    rounded: np.ndarray | None = None
 
     @property
     def mean(self) -> Any:
@@ -81,17 +88,26 @@ class Measured:
     tested: int  # on so many examples of it
     units: list[Kept]
     temperature: float | None = None  # by which the file divides the outputs of the network at the posterior mean
+    loss: float | None = None  # nats that rounding costs, over the data set, as the posterior predicts
+    levels: tuple[int, ...] = ()  # values of each layer's codebook
+    removed: int = 0  # weights that became zero when they were rounded
+    figures_before: dict[str, float] | None = None  # of the network before it was rounded, on the examples compared
 
 
-def export_network(source: Exportable, out: Path, form: str, with_posterior: bool = False) -> Measured:
+def export_network(
+    source: Exportable, out: Path, form: str, with_posterior: bool = False, rounding: Rounding | None = None
+) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
-    survived. A file that does not say what the network says, or cannot be read back, is not written."""
+    survived; as exactly as `rounding` says, as they are unless it is given. A file that does not say what the network
+    says, or cannot be read back, is not written."""
     _check_names(out, form, with_posterior)
     program = trace(source)
     source = replace(source, card=_named(source, program))
     posterior = pack(source.model, source.believed, program) if with_posterior else None
     dense = program.bind(arrays_of(source.model, source.mean, source.believed.mask))
-    small, units = compact(dense, parameter_names(source.model.network))
+    found_weights = None if rounding is None else _rounded(source, program, rounding, form, posterior)
+    exact, source = source, source if found_weights is None else replace(source, rounded=found_weights.weights)
+    small, units = compact(program.bind(_arrays(source)), parameter_names(source.model.network))
     unpruned = program.bind(_as_if_unpruned(source))
     try:
         with TemporaryDirectory() as place:
@@ -99,7 +115,7 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
             write(files[0], dense, source.card, as_usual=True)
             write(files[1], small, source.card, posterior)
             write(files[2], unpruned, source.card, as_usual=True)
-            found = _measured(source, files, program)
+            found = _measured(source, files, program) | _of_rounding(exact, found_weights, program)
             write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
             open_export(files[1], threads=1)  # what is kept can be read
             contents = [file.read_bytes() for file in files]
@@ -117,6 +133,40 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
         temperature=source.temperature,
         **found,
     )
+
+
+def _rounded(
+    source: Exportable, program: Graph, rounding: Rounding, form: str, posterior: Packed | None
+) -> Rounded | None:
+    """The weights as the file should hold them."""
+
+    def size_of(weights: np.ndarray) -> int:
+        small, _ = compact(program.bind(_arrays(replace(source, rounded=weights))))
+        with TemporaryDirectory() as place:
+            file = Path(place) / f"small.{form}"
+            write(file, small, source.card, posterior)
+            return file.stat().st_size + FIGURES
+
+    return rounded(source.model, source.believed, source.kl_weight, rounding, form, size_of)
+
+
+def _arrays(source: Exportable) -> dict[int, np.ndarray]:
+    """The network's arrays in the file, by the number of their parameter."""
+    if source.rounded is None:
+        return arrays_of(source.model, source.mean, source.believed.mask)
+    weights = with_last_divided(source.model, source.rounded, source.temperature)
+    return _leaves(network_of(source.model, weights))
+
+
+def _of_rounding(source: Exportable, found: Rounded | None, program: Graph) -> dict[str, Any]:
+    """What rounding did: `source` is the network before."""
+    if found is None:
+        return {}
+    figures = None
+    if source.test is not None:
+        answers = in_parts(_network(source), _inputs(source, program), COMPARED_SECONDS)
+        figures = figures_of(answers, np.asarray(source.test[1]), source.is_classes)
+    return {"loss": found.loss, "levels": found.levels, "removed": found.removed, "figures_before": figures}
 
 
 def _check_names(out: Path, form: str, with_posterior: bool) -> None:
@@ -152,7 +202,10 @@ def trace(source: Exportable) -> Graph:
 
 def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
     """The network's arrays for these latents, by the number of their parameter."""
-    network = eqx.filter_jit(model.bind)(latents, mask)
+    return _leaves(eqx.filter_jit(model.bind)(latents, mask))
+
+
+def _leaves(network: Any) -> dict[int, np.ndarray]:
     leaves = jtu.tree_leaves(network)
     return {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(float_leaves(network))}
 
@@ -226,6 +279,8 @@ def _network(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
     they are put out: that the file divides its last layer instead is compared too."""
     model, believed = source.model, source.believed
     network = model.bind(believed.posterior.point, believed.mask)
+    if source.rounded is not None:
+        network = network_of(model, source.rounded)
     buffers = believed.buffers or model.buffers
 
     @jax.jit
