@@ -247,7 +247,7 @@ def _groups(paths: list[Path]) -> list:
 @app.command()
 def export(  # an option each
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    format: Annotated[str, typer.Option(help="onnx or safetensors.")] = "onnx",
+    format: Annotated[str, typer.Option(help="onnx, safetensors, or c for a C header.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The file to write; RUN/network.FORMAT unless given.")] = None,
     posterior: Annotated[
         bool, typer.Option("--posterior", help="Ship deviations too, for `predict --samples`; not in onnx.")
@@ -262,6 +262,9 @@ def export(  # an option each
     max_bytes: Annotated[
         str | None, typer.Option("--bytes", help="Round, and remove, weights until the file has at most so many.")
     ] = None,
+    draws: Annotated[
+        int | None, typer.Option(help="Put so many networks drawn from the posterior into one onnx file or header.")
+    ] = None,
     checkpoint: Checkpoint = "last",
     network: OwnNetwork = None,
     data_dir: DataDir = None,
@@ -269,11 +272,11 @@ def export(  # an option each
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
     from .export.show import print_measured
 
-    choose("--format", format, ("onnx", "safetensors"))
+    format = "h" if choose("--format", format, ("onnx", "safetensors", "c", "h")) == "c" else format
     path = run / f"network.{format}" if out is None else out
     if path.suffix != f".{format}":
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
-    options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes)}
+    options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
     print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir, **options), path)
 
 

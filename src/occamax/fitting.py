@@ -154,13 +154,15 @@ class Fit:
         bits: int | None = None,
         max_loss: float | None = None,
         max_bytes: int | None = None,
+        draws: int | None = None,
     ) -> Any:
-        """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx` or
-        `.safetensors` (`posterior` adds the deviations there). Gives the sizes, latencies and figures of the file.
+        """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx`, `.safetensors`
+        (`posterior` adds the deviations there) or `.h`, a C header. Gives the sizes, latencies and figures of the file.
 
         Weights are rounded as far as the evidence lets them be. **bits** fixes the size of every codebook instead, 32
         keeps the weights as they are; **max_loss** nats that rounding may cost over the data set; **max_bytes** of the
-        file: weights are rounded and removed until it fits.
+        file: weights are rounded and removed until it fits. **draws** puts so many networks drawn from the posterior
+        into the file, which answers with their average.
 
         One network is surer than the average over draws: where examples were held out, they also said by which
         temperature the outputs of the mean network are best divided, and so they are in the file."""
@@ -176,7 +178,7 @@ class Fit:
             self.model, state, self.example, card, test, temperature=card.mean_temperature,
             kl_weight=float(self.state.kl_weight),
         )  # fmt: skip
-        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior, rounding)
+        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior, rounding, draws)
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
         try:

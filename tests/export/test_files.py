@@ -15,7 +15,7 @@ from occamax.evaluation.predictive import Believed, predict
 from occamax.evaluation.temperature import outputs_of_draws
 from occamax.export import arrays_file
 from occamax.export.card import Card
-from occamax.export.exporting import Exportable, _network, export_network
+from occamax.export.exporting import Exportable, export_network, trained
 from occamax.export.posterior_file import mutual_information
 from occamax.export.predictor import FORMATS, open_export, open_posterior
 from occamax.inference.posteriors import Point
@@ -51,7 +51,7 @@ def test_every_format_says_what_the_network_says(files):
     inputs = inputs_for("lenet", 9)
     for path, measured, source in files.values():
         ask, card = open_export(path)
-        assert np.allclose(ask(inputs), _network(source)(inputs), atol=SINGLE)
+        assert np.allclose(ask(inputs), trained(source)(inputs), atol=SINGLE)
         assert measured.difference < SINGLE
         assert measured.compared == measured.tested == 40
         assert set(measured.figures) == {"accuracy", "nll", "ece", "ece_floor"}
@@ -80,7 +80,7 @@ def test_the_mean_network_has_a_temperature_of_its_own(form, tmp_path):
     path = tmp_path / f"x.{form}"
     measured = export_network(replace(plain, temperature=2.5), path, form, with_posterior=form == "safetensors")
     inputs = inputs_for("lenet", 9)
-    logits = np.log(_network(plain)(inputs).astype(np.float64)) / 2.5
+    logits = np.log(trained(plain)(inputs).astype(np.float64)) / 2.5
     expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     assert np.allclose(open_export(path)[0](inputs), expected, atol=SINGLE)
     assert measured.temperature == 2.5
@@ -101,7 +101,7 @@ def test_other_networks_and_no_test_set(name, form, tmp_path):
     assert set(measured.figures) == ({"rmse"} if name == "table" else set())
     ask, card = open_export(tmp_path / f"x.{form}")
     inputs = inputs_for(name, 5)
-    assert np.allclose(ask(inputs), _network(source)(inputs), atol=1e-4)
+    assert np.allclose(ask(inputs), trained(source)(inputs), atol=1e-4)
     assert (card.class_names is None) == (name == "table")
 
 

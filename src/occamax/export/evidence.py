@@ -34,9 +34,10 @@ def rounded(
     rounding: Rounding,
     form: str,
     size_of: Callable[[np.ndarray], int],
+    drawn: np.ndarray | None = None,
 ) -> Rounded | None:
     """The vector of weights, undivided by any temperature, as a file of that form should hold it; None where it should
-    be as it is. `size_of` says how large the file of a vector is."""
+    be as it is. `size_of` says how large the file of a vector is. `drawn`: the weights in place of the mean's."""
     has_stds = believed.posterior.has_deviations
     if rounding.is_exact or (rounding == Rounding() and not has_stds):
         return None
@@ -45,7 +46,7 @@ def rounded(
             "--max-loss, --bytes: this run has a point estimate, which does not say how exactly a weight must be kept. "
             "Give --bits, or choose another method's run."
         )
-    weights = np.asarray(model.weights(believed.posterior.point, believed.mask))
+    weights = np.asarray(model.weights(believed.posterior.point, believed.mask)) if drawn is None else drawn
     layers = _layers(model, believed, kl_weight, weights)
     sizes = model.layout.sizes
     if rounding.bits is not None:
