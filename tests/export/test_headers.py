@@ -143,3 +143,18 @@ def test_a_size_is_kept_to_or_refused(tmp_path):
     with pytest.raises(ExportError, match="too few"):
         export_network(source, path, "safetensors", rounding=Rounding(max_bytes=300))
     assert Path(path).stat().st_size == found.bytes[1]
+
+
+def test_a_rounded_posterior_is_smaller_and_says_nearly_the_same(tmp_path):
+    source = exportable("lenet", keep=0.3)
+    paths = [tmp_path / f"{name}.safetensors" for name in ("whole", "rounded")]
+    for path, rounding in zip(paths, (None, Rounding(bits=5)), strict=True):
+        export_network(source, path, "safetensors", with_posterior=True, rounding=rounding)
+    whole, short = (path.stat().st_size for path in paths)
+    alive = int(np.sum(source.believed.mask))
+    assert short < whole - 2 * alive
+    inputs = inputs_for("lenet", 6)
+    before, after = (open_posterior(path, 6)[0](inputs) for path in paths)
+    assert np.allclose(before.expectation, after.expectation, atol=0.05)
+    assert not np.array_equal(before.expectation, after.expectation)
+    assert np.allclose(before.std, after.std, atol=0.05)

@@ -1,6 +1,8 @@
 """A trained network as a file, checked and measured before it is written."""
 
 import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,24 +79,20 @@ def export_network(
     _check_names(out, form, with_posterior, draws)
     program = trace(source)
     source = replace(source, card=named(source, program))
-    posterior = pack(source.model, source.believed, program) if with_posterior else None
-    dense = program.bind(arrays_of(source.model, source.mean, source.believed.mask))
     exact = source if draws is None else with_draws(source, draws)
-    source, losses = rounded_source(exact, program, rounding, form, posterior)
+    source, losses = rounded_source(exact, program, rounding, form, with_posterior)
+    posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
+    dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
     small, units = smaller(source, program)
     unpruned = program.bind(as_if_unpruned(source))
-    try:
-        with TemporaryDirectory() as place:
-            files = [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
-            write(files[0], dense, source.card, as_usual=True)
-            write(files[1], small, source.card, posterior)
-            write(files[2], unpruned, source.card, as_usual=True)
-            found = _measured(source, files, program) | _of_rounding(exact, losses, program)
-            write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
-            open_export(files[1], threads=1)  # what is kept can be read
-            contents = [file.read_bytes() for file in files]
-    except OSError as error:
-        raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
+    with _temporary(form) as files:
+        for file, graph in ((files[0], dense), (files[2], unpruned)):
+            write(file, graph, source.card, as_usual=True)
+        write(files[1], small, source.card, posterior)
+        found = _measured(source, files, program) | _of_rounding(exact, losses, program)
+        write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
+        open_export(files[1], threads=1)  # what is kept can be read
+        contents = [file.read_bytes() for file in files]
     _save(out, contents[1])
     zipped = [len(gzip.compress(content, 6)) for content in contents]
     return Measured(
@@ -109,8 +107,18 @@ def export_network(
     )
 
 
+@contextmanager
+def _temporary(form: str) -> Iterator[list[Path]]:
+    """Names of the dense file, the small one, and one as if nothing had been pruned."""
+    try:
+        with TemporaryDirectory() as place:
+            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
+    except OSError as error:
+        raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
+
+
 def rounded_source(
-    source: Exportable, program: Graph, rounding: Rounding | None, form: str, posterior: Packed | None
+    source: Exportable, program: Graph, rounding: Rounding | None, form: str, with_posterior: bool = False
 ) -> tuple[Exportable, list[Rounded]]:
     """The source with its weights as the file should hold them, and what each network lost by that."""
 
@@ -118,7 +126,8 @@ def rounded_source(
         small, _ = compact(program.bind(arrays_in_file(replace(source, rounded=weights))))
         with TemporaryDirectory() as place:
             file = Path(place) / f"small.{form}"
-            write(file, small, source.card, posterior)
+            packed = pack(source.model, source.believed, program, weights) if with_posterior else None
+            write(file, small, source.card, packed)
             return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
 
     if rounding is None:

@@ -21,7 +21,7 @@ MOST_LEVELS = 255  # one more is zero
 FEW_LEVELS = 64  # that are tried first where a code is as long as it is rare
 BINS = 300  # into which a layer's weights are put to find a first codebook
 STEPS = 12  # of Lloyd's algorithm
-SEARCHES = 24  # halvings of the price of a bit
+SEARCHES = 12  # halvings of the price of a bit
 CHUNK = 2**22  # numbers of a table of costs at once
 PRICES = 1e-7, 1e3  # nats for a bit
 
@@ -134,9 +134,14 @@ def priced(layer: Survivors, price: float, size: int, book: np.ndarray, can_remo
     return Coded(values, _loss(layer, values), bits)
 
 
+def exactly(layer: Survivors) -> Coded:
+    """As they are: where no codebook is good enough."""
+    return Coded(layer.values, 0.0, 32.0 * len(layer.values))
+
+
 def chosen_widths(layers: Sequence[Survivors], max_loss: float) -> list[Coded]:
     """Codes of fixed width: the narrowest, bits given first to the layer where they save the most nats each."""
-    ladders = [[with_levels(layer, *width) for width in WIDTHS] for layer in layers]
+    ladders = [[*(with_levels(layer, *width) for width in WIDTHS), exactly(layer)] for layer in layers]
     steps = [0] * len(ladders)
 
     def gain(i: int) -> float:
@@ -144,10 +149,7 @@ def chosen_widths(layers: Sequence[Survivors], max_loss: float) -> list[Coded]:
         return (here.loss - there.loss) / max(there.bits - here.bits, 1.0)
 
     while sum(ladder[step].loss for ladder, step in zip(ladders, steps, strict=True)) > max_loss:
-        open_ = [i for i, step in enumerate(steps) if step + 1 < len(WIDTHS)]
-        if not open_:
-            break
-        steps[max(open_, key=gain)] += 1
+        steps[max((i for i, step in enumerate(steps) if step < len(WIDTHS)), key=gain)] += 1
     return [ladder[step] for ladder, step in zip(ladders, steps, strict=True)]
 
 
@@ -157,8 +159,11 @@ def at_loss(layers: Sequence[Survivors], sizes: Sequence[int], max_loss: float) 
     def fits(found: list[Coded]) -> bool:
         return sum(each.loss for each in found) <= max_loss
 
-    found = _searched(_pricing(layers, sizes, False, FEW_LEVELS), fits, cheap_first=False)
-    return found if fits(found) else _searched(_pricing(layers, sizes, False, MOST_LEVELS), fits, cheap_first=False)
+    for most_levels in (FEW_LEVELS, MOST_LEVELS):
+        found = _searched(_pricing(layers, sizes, False, most_levels), fits, cheap_first=False)
+        if fits(found):
+            return found
+    return [exactly(layer) for layer in layers]
 
 
 def at_bits(
@@ -194,7 +199,7 @@ def _searched(
     """Halves the logarithm of the price until the last one that fits is found; the extreme one where none does."""
     low, high = np.log(PRICES)
     best = make(float(np.exp(high if cheap_first else low)))
-    for _ in range(SEARCHES // 2):
+    for _ in range(SEARCHES):
         middle = (low + high) / 2
         found = make(float(np.exp(middle)))
         fit = fits(found)
