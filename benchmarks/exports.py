@@ -9,8 +9,8 @@
 Each run is exported as `occamax export` does it, which measures what it wrote, on one core for ONNX. `--joined` says
 what of it is not due to pruning: how much faster the dense network is in the form that our files have, with what can be
 packed and joined as one. `--beside` measures what a user might do instead in one interleaved run: the dense network as
-any exporter writes it, the same quantised to int8 by onnxruntime itself, our file with float32 weights, and our file with
-weights rounded by the evidence, as ONNX, as safetensors and as a C header.
+any exporter writes it, the same quantised to int8 by onnxruntime itself, our file with float32 weights, and our file
+with weights rounded by the evidence, as ONNX, as safetensors and as a C header.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""A run's files beside what a user might do instead, measured in turn: called by `exports.py --beside`."""
+"""A run's files beside what a user might do instead, measured in turn: called by `exports.py --beside`. Times are those
+of the one thread that computes, so that other work on the machine does not count."""
 
 import gzip
 import tempfile
@@ -10,6 +11,7 @@ import numpy as np
 import trials
 
 from occamax.evaluation.predictive import Believed
+from occamax.experiment.environment import environment
 from occamax.export.c_library import compiler
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, arrays_of, named, trace, write
@@ -46,12 +48,13 @@ def measure(fitted: Fit, options: Any) -> dict[str, Any]:
                 details[name]["zipped"] = len(gzip.compress(path.read_bytes(), 6))
         timed = {name: ask for name, ask in asks.items() if files[name].suffix != ".safetensors"}  # numpy is for checks
         for size in (1, 128):
-            laps = interleaved(list(timed.values()), np.resize(inputs, (size, *inputs.shape[1:])), SECONDS)
+            some = np.resize(inputs, (size, *inputs.shape[1:]))
+            laps = interleaved(list(timed.values()), some, SECONDS, time.thread_time)  # also right on a busy machine
             for name, lap in zip(timed, laps, strict=True):
                 details[name].setdefault("milliseconds", {})[str(size)] = lap
     config = {name: value for name, value in fitted.config.as_dict().items() if name != "layout"}
     run = {name: fitted.summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")}
-    return {"config": config, "run": run, "files": details, **trials.provenance()}
+    return {"config": config, "run": run, "files": details, **environment(), "command": trials.command()}
 
 
 def _files(fitted: Fit, folder: Path, options: Any) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
@@ -109,7 +112,8 @@ def table(lines: list[dict[str, Any]]) -> str:
             ]
             figures = f"{trials.short(own['figures']['accuracy'])} / {trials.short(own['figures']['nll'])}"
             loss = "" if own.get("loss") is None else f"{own['loss']:,.0f}"
-            sizes = [f"{own['bytes']:,}", f"{own['zipped']:,}" if "zipped" in own else "", f"{dense['bytes'] / own['bytes']:.1f} ×"]  # fmt: skip
+            zipped = f"{own['zipped']:,}" if "zipped" in own else ""
+            sizes = [f"{own['bytes']:,}", zipped, f"{dense['bytes'] / own['bytes']:.1f} ×"]
             rows.append([what if first else "", run if first else "", NAMES[name], *sizes, loss, figures, *faster])
     heads = ["run", "accuracy / NLL of its draws", "file", "bytes", "gzipped", "smaller", "nats lost"]
     return trials.markdown([*heads, "accuracy / NLL of the file", "faster, batch 1", "faster, batch 128"], rows)
