@@ -3,10 +3,14 @@
     python benchmarks/exports.py RUN... [--formats onnx safetensors] [--out exports.jsonl]
     python benchmarks/exports.py --table exports.jsonl
     python benchmarks/exports.py RUN... --joined
+    python benchmarks/exports.py RUN... --beside [--out rounded.jsonl]
+    python benchmarks/exports.py --beside --table rounded.jsonl
 
 Each run is exported as `occamax export` does it, which measures what it wrote, on one core for ONNX. `--joined` says
 what of it is not due to pruning: how much faster the dense network is in the form that our files have, with what can be
-packed and joined as one.
+packed and joined as one. `--beside` measures what a user might do instead in one interleaved run: the dense network as
+any exporter writes it, the same quantised to int8 by onnxruntime itself, our file with float32 weights, and our file
+with weights rounded by the evidence, as ONNX, as safetensors and as a C header.
 """
 
 import argparse
@@ -17,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import exports_beside
 import trials
 
 import occamax as ox
@@ -34,19 +39,21 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=["onnx"], choices=FORMATS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--joined", action="store_true", help="only what our form is worth to a dense network")
+    parser.add_argument("--beside", action="store_true", help="what a user might do instead, interleaved")
+    parser.add_argument("--bytes", type=int, help="of the safetensors file, with --beside")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
     if options.table:
-        print(table(trials.lines_of(options.table)))
+        print((exports_beside.table if options.beside else table)(trials.lines_of(options.table)))
         return
     for run in options.runs:
         fitted = ox.load(run)
         if options.joined:
             print(f"{run}: {joined(fitted, options.data_dir):.2f} × as fast in our form, dense, batch 128")
             continue
-        for form in options.formats:
-            line = measure(fitted, form, options.data_dir)
+        found = (measure(fitted, form, options.data_dir) for form in options.formats)
+        for line in [exports_beside.measure(fitted, options)] if options.beside else found:
             print(json.dumps(line), flush=True)
             if options.out is not None:
                 with open(options.out, "a") as file:

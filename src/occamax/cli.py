@@ -14,7 +14,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .errors import ArgumentError, OccamaxError, StoppedError
-from .names import choose, figures_as_text
+from .names import choose, figures_as_text, whole_number
 
 
 class Commands(TyperGroup):
@@ -286,13 +286,26 @@ def _groups(paths: list[Path]) -> list:
 
 
 @app.command()
-def export(
+def export(  # an option each
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    format: Annotated[str, typer.Option(help="onnx or safetensors.")] = "onnx",
+    format: Annotated[str, typer.Option(help="onnx, safetensors, or c for a C header.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The file to write; RUN/network.FORMAT unless given.")] = None,
     posterior: Annotated[
         bool, typer.Option("--posterior", help="Ship deviations too, for `predict --samples`; not in onnx.")
     ] = False,
+    bits: Annotated[
+        int | None,
+        typer.Option(help="Bits of a weight, 1 to 8, or 32 to round nothing; the evidence decides otherwise."),
+    ] = None,
+    max_loss: Annotated[
+        float | None, typer.Option(help="Nats that rounding may cost, over the data set; 0.01 a weight unless given.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option("--bytes", help="Round, and remove, weights until the file has at most so many.")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(help="Put so many networks drawn from the posterior into one onnx file or header.")
+    ] = None,
     checkpoint: Checkpoint = "last",
     network: OwnNetwork = None,
     data_dir: DataDir = None,
@@ -300,11 +313,12 @@ def export(
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
     from .export.show import print_measured
 
-    choose("--format", format, ("onnx", "safetensors"))
+    format = "h" if choose("--format", format, ("onnx", "safetensors", "c", "h")) == "c" else format
     path = run / f"network.{format}" if out is None else out
     if path.suffix != f".{format}":
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
-    print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir), path)
+    options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
+    print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir, **options), path)
 
 
 @app.command()

@@ -145,20 +145,41 @@ class Fit:
         folder.write_json("summary.json", self.summary or {**last, "sizes": sizes, **environment()})
         return folder.path
 
-    def export(self, path: Path | str, posterior: bool = False, data: Any = None, data_dir: Path | None = None) -> Any:
-        """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx` or
-        `.safetensors` (`posterior` adds the deviations there). Gives the sizes, latencies and figures of the file.
+    def export(
+        self,
+        path: Path | str,
+        posterior: bool = False,
+        data: Any = None,
+        data_dir: Path | None = None,
+        *,
+        bits: int | None = None,
+        max_loss: float | None = None,
+        max_bytes: int | None = None,
+        draws: int | None = None,
+    ) -> Any:
+        """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx`, `.safetensors`
+        (`posterior` adds the deviations there) or `.h`, a C header. Gives the sizes, latencies and figures of the file.
+
+        Weights are rounded as far as the evidence lets them be. **bits** fixes the size of every codebook instead, 32
+        keeps the weights as they are; **max_loss** nats that rounding may cost over the data set; **max_bytes** of the
+        file: weights are rounded and removed until it fits. **draws** puts so many networks drawn from the posterior
+        into the file, which answers with their average.
 
         One network is surer than the average over draws: where examples were held out, they also said by which
         temperature the outputs of the mean network are best divided, and so they are in the file."""
         from .export.card import Card
         from .export.exporting import Exportable, export_network
+        from .export.rounding import Rounding
 
+        rounding = Rounding(bits, max_loss, max_bytes)
         test = self._test_set_or_none(data, data_dir)
         card = Card.of(self.config.as_dict(), self._last_figures())
         state = believed(self.state)
-        source = Exportable(self.model, state, self.example, card, test, temperature=card.mean_temperature)
-        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior)
+        source = Exportable(
+            self.model, state, self.example, card, test, temperature=card.mean_temperature,
+            kl_weight=float(self.state.kl_weight),
+        )  # fmt: skip
+        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior, rounding, draws)
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
         try:

@@ -40,3 +40,13 @@ def choose(argument: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise ArgumentError(f"{argument}: {name!r} is not known; known are {', '.join(names)}.{hint}")
+
+
+def whole_number(option: str, text: str | None) -> int | None:
+    """A number such as 50_000 or 50,000; None for none."""
+    if text is None:
+        return None
+    digits = text.replace("_", "").replace(",", "")
+    if not digits.isdecimal():
+        raise ArgumentError(f"{option}: {text!r} given; it must be a whole number, such as 50_000")
+    return int(digits)

@@ -1,5 +1,5 @@
-"""A graph as named arrays with a JSON description, in safetensors; numpy alone runs it. A matrix is stored sparse (CSR,
-the smallest index type) where that takes fewer bytes. Nothing is ever unpickled."""
+"""A graph as named arrays with a JSON description, in safetensors; numpy alone runs it. Arrays and words are one block,
+entropy-coded (`packing.py`). Nothing is ever unpickled."""
 
 import hashlib
 import json
@@ -16,7 +16,9 @@ from ..storage import load_arrays, save_arrays
 from ..storage.npz import ERRORS
 from ..structure.graph import Graph
 from .card import Card
+from .packing import pack, unpack
 
+BLOCK = "packed"  # the only array of a packed file
 LARGEST = 4 * 2**30  # bytes of arrays that a file may declare
 
 
@@ -27,10 +29,12 @@ class Packed(NamedTuple):
     text: dict[str, str]
 
 
-def describe(graph: Graph, prefix: str, sparse: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def describe(graph: Graph, prefix: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A graph as plain values, and its arrays by name."""
     arrays: dict[str, np.ndarray] = {}
-    places = {key: _store(array, f"{prefix}{key}", arrays, sparse) for key, array in graph.arrays().items()}
+    for key, array in graph.arrays().items():
+        arrays[f"{prefix}{key}"] = np.ascontiguousarray(array).reshape(array.shape)
+    places = {key: {"dense": f"{prefix}{key}"} for key in graph.arrays()}
     return {"graph": graph.as_dict(), "arrays": places}, arrays
 
 
@@ -41,28 +45,8 @@ def rebuild(structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> G
     )
 
 
-def _store(value: np.ndarray, name: str, arrays: dict[str, np.ndarray], sparse: bool = True) -> dict[str, Any]:
-    """Puts an array among the others, dense, or sparse where that is smaller; what the structure says of it."""
-    flat = value.reshape(len(value), -1) if value.ndim > 1 and value.size else None
-    if sparse and flat is not None and np.issubdtype(value.dtype, np.floating):
-        columns = np.nonzero(flat)[1].astype(smallest_type(flat.shape[1]))
-        pointers = np.concatenate([[0], np.cumsum((flat != 0).sum(1))]).astype(smallest_type(len(columns)))
-        if columns.nbytes + pointers.nbytes + value.itemsize * len(columns) < value.nbytes:
-            arrays[f"{name}.values"] = flat[flat != 0]
-            arrays[f"{name}.columns"], arrays[f"{name}.pointers"] = columns, pointers
-            return {"sparse": name, "shape": list(value.shape)}
-    arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
-    return {"dense": name}
-
-
-def smallest_type(most: int) -> type[np.unsignedinteger]:
-    for kind in (np.uint8, np.uint16, np.uint32):
-        if most <= np.iinfo(kind).max:
-            return kind
-    return np.uint64
-
-
 def _fetch(place: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """An array; a sparse one is of a file that an earlier version wrote."""
     if "dense" in place:
         return arrays[place["dense"]]
     name, shape = place["sparse"], tuple(map(int, place["shape"]))
@@ -77,13 +61,16 @@ def _fetch(place: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> np.nda
     return flat.reshape(shape)
 
 
-def write(path: Path, graph: Graph, card: Card, sparse: bool = True, posterior: Packed | None = None) -> None:
-    """A .safetensors file. Without `sparse` every zero is stored."""
-    structure, arrays = describe(graph, "a", sparse)
+def write(path: Path, graph: Graph, card: Card, packed: bool = True, posterior: Packed | None = None) -> None:
+    """A .safetensors file: one block that `packing.py` reads, or, without `packed`, every array by its name."""
+    structure, arrays = describe(graph, "a")
     text = {"occamax": card.as_json(), "structure": json.dumps(structure, separators=(",", ":"))}
     if posterior is not None:
         arrays, text = arrays | posterior.arrays, text | posterior.text
-    save_arrays(path, arrays, text | {"words": _digest(text)})
+    if packed:
+        save_arrays(path, {BLOCK: np.frombuffer(pack(arrays, text), np.uint8)}, {})
+    else:
+        save_arrays(path, arrays, text | {"words": _digest(text)})
 
 
 def read(path: Path) -> tuple[Graph, Card]:
@@ -96,6 +83,8 @@ def read(path: Path) -> tuple[Graph, Card]:
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays and the words of a file, both checked against their digests."""
     arrays, text = load_arrays(path)
+    if list(arrays) == [BLOCK]:
+        return unpack(arrays[BLOCK].tobytes())  # whose digest was right, words and all
     own = {name: text[name] for name in ("occamax", "structure", "posterior") if name in text}
     if "occamax" in own:
         Card.from_json(own["occamax"], str(path))  # a file of another format is named before its digest is missed

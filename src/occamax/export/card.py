@@ -70,7 +70,7 @@ class Card:
         return "prediction" if self.class_names is None else "probabilities"
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str, source: str) -> "Card":

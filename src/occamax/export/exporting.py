@@ -1,67 +1,45 @@
 """A trained network as a file, checked and measured before it is written."""
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.tree_util as jtu
 import numpy as np
 
 from ..errors import ExportError
-from ..evaluation.predictive import Believed
-from ..evaluation.temperature import with_outputs_divided
-from ..inference.likelihoods import Categorical
-from ..inference.model import Model
 from ..storage import write_atomic
 from ..structure.compaction import Kept, compact, count, count_nonzero
 from ..structure.graph import Graph
-from ..structure.layout import float_leaves
-from ..structure.reading import read_graph
-from ..structure.unit_search import parameter_names
 from . import arrays_file
 from .arrays_file import Packed
+from .c_file import constants_of, write_c
 from .card import Card
+from .evidence import rounded
 from .measuring import figures_of, in_parts, latencies, on_all_cores
 from .posterior_file import pack
-from .predictor import FORMATS, need, open_export
+from .predictor import FORMATS, HEADER, need, open_export
+from .rounding import Rounded, Rounding
+from .source import (
+    Exportable,
+    arrays_in_file,
+    arrays_of,
+    as_if_unpruned,
+    examples_of,
+    named,
+    smaller,
+    trace,
+    trained,
+    with_draws,
+)
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
-EXAMPLES = 128  # made up where there are none to compare on
-
-
-@dataclass(frozen=True)
-class Exportable:
-    """What an export is made of. **example** is the shape and type of one raw example. **test** raw inputs and targets.
-    **inputs** raw examples to compare on where there is no test set; random ones unless given. **temperature** by which
-    the outputs of the network at the posterior mean are divided in the file; those of draws are not."""
-
-    model: Model
-    believed: Believed
-    example: Any
-    card: Card
-    test: tuple[np.ndarray, np.ndarray] | None = None
-    inputs: np.ndarray | None = None
-    temperature: float | None = None
-
-    @property
-    def mean(self) -> Any:
-        """The latents of the network in the file: the posterior mean, at its temperature."""
-        posterior, mask, *_ = self.believed
-        if self.temperature is not None:
-            posterior = with_outputs_divided(self.model, posterior, mask, jnp.float32(self.temperature))
-        return posterior.point
-
-    @property
-    def is_classes(self) -> bool:
-        return isinstance(self.model.likelihood, Categorical)
+FIGURES = 120  # bytes by which a file's own figures lengthen its card
 
 
 @dataclass(frozen=True)
@@ -81,36 +59,46 @@ class Measured:
     tested: int  # on so many examples of it
     units: list[Kept]
     temperature: float | None = None  # by which the file divides the outputs of the network at the posterior mean
+    loss: float | None = None  # nats that rounding costs, over the data set, as the posterior predicts
+    levels: tuple[int, ...] = ()  # values of each layer's codebook
+    removed: int = 0  # weights that became zero when they were rounded
+    figures_before: dict[str, float] | None = None  # of the network before it was rounded, on the examples compared
 
 
-def export_network(source: Exportable, out: Path, form: str, with_posterior: bool = False) -> Measured:
+def export_network(
+    source: Exportable,
+    out: Path,
+    form: str,
+    with_posterior: bool = False,
+    rounding: Rounding | None = None,
+    draws: int | None = None,
+) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
-    survived. A file that does not say what the network says, or cannot be read back, is not written."""
-    _check_names(out, form, with_posterior)
+    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior. A
+    file that does not say what the network says, or cannot be read back, is not written."""
+    _check_names(out, form, with_posterior, draws)
     program = trace(source)
-    source = replace(source, card=_named(source, program))
-    posterior = pack(source.model, source.believed, program) if with_posterior else None
-    dense = program.bind(arrays_of(source.model, source.mean, source.believed.mask))
-    small, units = compact(dense, parameter_names(source.model.network))
-    unpruned = program.bind(_as_if_unpruned(source))
-    try:
-        with TemporaryDirectory() as place:
-            files = [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
-            write(files[0], dense, source.card, as_usual=True)
-            write(files[1], small, source.card, posterior)
-            write(files[2], unpruned, source.card, as_usual=True)
-            found = _measured(source, files, program)
-            write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
-            open_export(files[1], threads=1)  # what is kept can be read
-            contents = [file.read_bytes() for file in files]
-    except OSError as error:
-        raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
+    source = replace(source, card=named(source, program))
+    exact = source if draws is None else with_draws(source, draws)
+    source, losses = rounded_source(exact, program, rounding, form, with_posterior)
+    posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
+    dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
+    small, units = smaller(source, program)
+    unpruned = program.bind(as_if_unpruned(source))
+    with _temporary(form) as files:
+        for file, graph in ((files[0], dense), (files[2], unpruned)):
+            write(file, graph, source.card, as_usual=True)
+        write(files[1], small, source.card, posterior)
+        found = _measured(source, files, program) | _of_rounding(exact, losses, program)
+        write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
+        open_export(files[1], threads=1)  # what is kept can be read
+        contents = [file.read_bytes() for file in files]
     _save(out, contents[1])
     zipped = [len(gzip.compress(content, 6)) for content in contents]
     return Measured(
         numbers=(count(dense), count(small)),
         nonzero=(count_nonzero(dense), count_nonzero(small)),
-        bytes=(len(contents[0]), len(contents[1])),
+        bytes=(bytes_of(form, contents[0]), bytes_of(form, contents[1])),
         zipped=(zipped[2], zipped[1]),
         zipped_masked=zipped[0],
         units=units,
@@ -119,50 +107,72 @@ def export_network(source: Exportable, out: Path, form: str, with_posterior: boo
     )
 
 
-def _check_names(out: Path, form: str, with_posterior: bool) -> None:
-    if form not in FORMATS:
-        raise ExportError(f"--format: {form!r} given; choose one of {', '.join(FORMATS)}")
+@contextmanager
+def _temporary(form: str) -> Iterator[list[Path]]:
+    """Names of the dense file, the small one, and one as if nothing had been pruned."""
+    try:
+        with TemporaryDirectory() as place:
+            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
+    except OSError as error:
+        raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
+
+
+def rounded_source(
+    source: Exportable, program: Graph, rounding: Rounding | None, form: str, with_posterior: bool = False
+) -> tuple[Exportable, list[Rounded]]:
+    """The source with its weights as the file should hold them, and what each network lost by that."""
+
+    def size_of(weights: np.ndarray) -> int:
+        small, _ = compact(program.bind(arrays_in_file(replace(source, rounded=weights))))
+        with TemporaryDirectory() as place:
+            file = Path(place) / f"small.{form}"
+            packed = pack(source.model, source.believed, program, weights) if with_posterior else None
+            write(file, small, source.card, packed)
+            return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
+
+    if rounding is None:
+        return source, []
+    own = source.model, source.believed, source.kl_weight, rounding, form, size_of
+    found = [rounded(*own, drawn) for drawn in source.drawn or (None,)]
+    losses = [each for each in found if each is not None]
+    if not losses:
+        return source, []
+    if source.drawn:
+        return replace(source, drawn=tuple(each.weights for each in losses)), losses
+    return replace(source, rounded=losses[0].weights), losses
+
+
+def bytes_of(form: str, content: bytes) -> int:
+    """How large a file is; of a C header what its constants take, which is what a microcontroller keeps."""
+    return constants_of(content.decode()) if form == HEADER else len(content)
+
+
+def _of_rounding(source: Exportable, losses: list[Rounded], program: Graph) -> dict[str, Any]:
+    """What rounding did: `source` is the network before. Of draws the loss is the mean one."""
+    if not losses:
+        return {}
+    figures = None
+    if source.test is not None:
+        answers = in_parts(trained(source), examples_of(source, program), COMPARED_SECONDS)
+        figures = figures_of(answers, np.asarray(source.test[1]), source.is_classes)
+    loss, removed = (sum(getattr(each, name) for each in losses) for name in ("loss", "removed"))
+    return {
+        "loss": loss / len(losses),
+        "levels": losses[0].levels,
+        "removed": removed,
+        "figures_before": figures,
+    }
+
+
+def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None) -> None:
+    if form not in (*FORMATS, HEADER):
+        raise ExportError(f"--format: {form!r} given; choose one of {', '.join((*FORMATS, HEADER))}")
     if out.suffix != f".{form}":
         raise ExportError(f"--out: {out} should end in .{form}, so that `occamax predict` knows what it is")
-    if with_posterior and form == "onnx":
-        raise ExportError("--posterior: an ONNX file holds one network. Choose --format safetensors.")
-
-
-def _named(source: Exportable, program: Graph) -> Card:
-    """The card, with numbers for the names of classes that have none."""
-    card = source.card
-    if not source.is_classes or card.class_names is not None:
-        return card if source.is_classes else replace(card, class_names=None)
-    return replace(card, class_names=tuple(map(str, range(program.shapes[program.outputs[0]][1]))))
-
-
-def trace(source: Exportable) -> Graph:
-    """The program from raw examples to what is expected of the target: probabilities, or a mean in the target's unit.
-    Every array of the network is a parameter."""
-    model = source.model
-    return read_graph(
-        model.network,
-        source.believed.buffers or model.buffers,
-        model.calling,
-        source.example,
-        model.preprocess,
-        model.likelihood.expectation,
-    )
-
-
-def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
-    """The network's arrays for these latents, by the number of their parameter."""
-    network = eqx.filter_jit(model.bind)(latents, mask)
-    leaves = jtu.tree_leaves(network)
-    return {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(float_leaves(network))}
-
-
-def _as_if_unpruned(source: Exportable) -> dict[int, np.ndarray]:
-    """The network with draws from the prior for what was removed: how much a file shrinks that has no zeros."""
-    model, mask, point = source.model, source.believed.mask, np.array(source.mean)
-    gone = np.flatnonzero(~np.asarray(mask))
-    point[gone] = np.random.default_rng(0).normal(size=len(gone)).astype(point.dtype)
-    return arrays_of(model, jnp.asarray(point), jnp.ones_like(mask))
+    if with_posterior and form != "safetensors":
+        raise ExportError(f"--posterior: a .{form} file holds networks only. Choose --format safetensors, or --draws.")
+    if draws is not None and form == "safetensors":
+        raise ExportError("--draws: safetensors holds the whole posterior; give --posterior, or choose --format onnx")
 
 
 def write(path: Path, graph: Graph, card: Card, posterior: Packed | None = None, as_usual: bool = False) -> None:
@@ -173,6 +183,8 @@ def write(path: Path, graph: Graph, card: Card, posterior: Packed | None = None,
         from .onnx_file import write_onnx
 
         write_atomic(path, write_onnx(graph, card, as_usual))
+    elif path.suffix == f".{HEADER}":
+        write_atomic(path, write_c(graph, card, as_usual=as_usual).text.encode())
     else:
         arrays_file.write(path, graph, card, not as_usual, posterior)
 
@@ -188,8 +200,8 @@ def _save(out: Path, content: bytes) -> None:
 def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str, Any]:
     """What was read back is what is measured, and compared with the trained network."""
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
-    inputs = _inputs(source, program)
-    expected = in_parts(_network(source), inputs, COMPARED_SECONDS)
+    inputs = examples_of(source, program)
+    expected = in_parts(trained(source), inputs, COMPARED_SECONDS)
     is_onnx = files[1].suffix == ".onnx"
     found = on_all_cores(after, inputs) if is_onnx else in_parts(after, inputs, TESTED_SECONDS, 500)
     compared = min(len(found), len(expected))
@@ -219,33 +231,3 @@ def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> 
             deviation = source.test[1].reshape(-1, expected.shape[1]).astype(np.float64).std(0)
             scale = np.where(deviation > 0, deviation, scale)
     return float((np.abs(found.astype(np.float64) - expected) / scale).max())
-
-
-def _network(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
-    """The trained network itself, in float32 whatever it was trained in, as the file is. Its outputs are divided where
-    they are put out: that the file divides its last layer instead is compared too."""
-    model, believed = source.model, source.believed
-    network = model.bind(believed.posterior.point, believed.mask)
-    buffers = believed.buffers or model.buffers
-
-    @jax.jit
-    def ask(inputs: Any) -> Any:
-        outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
-        return model.likelihood.expectation(outputs if source.temperature is None else outputs / source.temperature)
-
-    return lambda inputs: np.asarray(ask(jnp.asarray(inputs)))
-
-
-def _inputs(source: Exportable, program: Graph) -> np.ndarray:
-    """Raw examples: of the test set, given ones, or random ones of the type that the network takes."""
-    if source.test is not None:
-        return np.asarray(source.test[0])
-    if source.inputs is not None:
-        return np.asarray(source.inputs)
-    rng, shape = np.random.default_rng(0), (EXAMPLES, *source.example.shape)
-    dtype = np.dtype(source.example.dtype)
-    if dtype.kind == "f":
-        return rng.normal(size=shape).astype(dtype)
-    tables = [program.shapes[node.inputs[0]][node.attributes["axis"]] for node in program.nodes if node.op == "take"]
-    highest = 255 if dtype == np.uint8 else min([size for size in tables if size > 0], default=2) - 1
-    return rng.integers(0, highest, shape, endpoint=True).astype(dtype)

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,16 +30,28 @@ def in_parts(predict: Predict, inputs: np.ndarray, seconds: float = math.inf, si
 
 def latencies(before: Predict, after: Predict, inputs: np.ndarray, seconds: float = 0.6) -> tuple[float, float]:
     """Milliseconds of one call of each, the median of interleaved calls."""
-    laps: tuple[list[float], list[float]] = ([], [])
-    for predict in (before, after):
+    first, second = interleaved([before, after], inputs, seconds)
+    return first, second
+
+
+def interleaved(
+    predicts: Sequence[Predict],
+    inputs: np.ndarray,
+    seconds: float = 0.6,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Milliseconds of one call of each of several, the median of calls in turn: other work meets them all.
+    `clock` may be that of the thread's own time, where a machine is busy."""
+    laps: list[list[float]] = [[] for _ in predicts]
+    for predict in predicts:
         predict(inputs)
     began = time.perf_counter()
     while time.perf_counter() - began < seconds or len(laps[0]) < 3:
-        for predict, own in zip((before, after), laps, strict=True):
-            start = time.perf_counter()
+        for predict, own in zip(predicts, laps, strict=True):
+            start = clock()
             predict(inputs)
-            own.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(laps[0])), 1e3 * float(np.median(laps[1]))
+            own.append(clock() - start)
+    return [1e3 * float(np.median(own)) for own in laps]
 
 
 def figures_of(found: np.ndarray, targets: np.ndarray, is_classes: bool) -> dict[str, float]:

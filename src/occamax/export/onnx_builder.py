@@ -1,7 +1,8 @@
 """An ONNX graph while it is made: nodes, constants, and layout steps that cancel before they are written.
 
-Arrays that are mostly zero are stored as their other values and the steps between them, five bytes a value. The graph
-spreads them out from constants alone, which onnxruntime does once, when it loads the file: what runs is dense.
+Arrays of few different values are stored as a codebook and small integers (`onnx_codes.py`), others that are mostly
+zero as their other values and the steps between them, five bytes a value. The graph spreads them out from constants
+alone, which onnxruntime does once, when it loads the file: what runs is dense.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from ..structure.graph import Shape
+from .onnx_codes import rising, smallest_form, unfold
 
 LONGEST = 255  # step between two values of a packed array
 OVERHEAD = 600  # bytes of the nodes that spread one packed array out
@@ -94,10 +96,13 @@ class Builder:
 
     def _packed(self, array: np.ndarray) -> str:
         if array.dtype != np.float32:
-            return self._store(array)
+            return rising(array, self._shared, self._early) or self._store(array)
         if array.size > UNIFORM and (array == array.flat[0]).all():
             shape = self._store(np.array(array.shape, np.int64))
             return self._early("Expand", self._store(array.ravel()[:1]), shape)
+        form = smallest_form(array)
+        if form is not None:
+            return unfold(form, self._shared, self._early)
         values, steps = steps_between(array.ravel())
         if values.nbytes + steps.nbytes + OVERHEAD >= array.nbytes:
             return self._store(array)
@@ -107,6 +112,13 @@ class Builder:
         empty = self._early("ConstantOfShape", size)
         spread = self._early("ScatterElements", empty, places, self._store(values), axis=0)
         return self._early("Reshape", spread, self._store(np.array(array.shape, np.int64)))
+
+    def _shared(self, array: np.ndarray) -> str:
+        """A constant as it is; one that is there already is not stored again."""
+        key = ("plain", str(array.dtype), array.shape, array.tobytes())
+        if key not in self._stored:
+            self._stored[key] = self._store(array)
+        return self._stored[key]
 
     def _store(self, array: np.ndarray) -> str:
         name = f"c{len(self.constants)}"

@@ -35,11 +35,14 @@ class Drawn(NamedTuple):
     std: Float[np.ndarray, "n out"]
 
 
+STD_STEP = 0.1  # of the logarithm of a deviation, where it is rounded
 Draw = Callable[[np.ndarray], Drawn]
 
 
-def pack(model: Model, believed: Believed, graph: Graph) -> Packed:
-    """What goes into the file. `graph` is the network's program, all arrays of it still parameters."""
+def pack(model: Model, believed: Believed, graph: Graph, weights: np.ndarray | None = None) -> Packed:
+    """What goes into the file. `graph` is the network's program, all arrays of it still parameters. `weights`: rounded
+    ones, whose latents are the means; deviations are then rounded too, to steps of a tenth of their logarithm. That
+    costs less than a thousandth of a nat each (a factor of e^ε costs ε² nats)."""
     posterior = believed.posterior
     if not isinstance(posterior, IndependentNormals):
         raise ExportError("--posterior: this run has a point estimate, not a posterior. Choose another method's run.")
@@ -51,12 +54,7 @@ def pack(model: Model, believed: Believed, graph: Graph) -> Packed:
     leaves = jtu.tree_leaves(model.network)
     fixed = {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(numbers) if leaf not in random}
     structure, arrays = describe(graph.bind(fixed), "posterior.a")
-    mask = np.asarray(believed.mask)
-    arrays["posterior.mask"] = np.packbits(mask)
-    for name in ("mean", "log_std"):
-        values = np.asarray(getattr(posterior, name), np.float32)
-        arrays[f"posterior.{name}"] = values[: mask.size][mask]
-        arrays[f"posterior.scales.{name}"] = values[mask.size : model.latents_used]
+    arrays |= _beliefs(model, posterior, np.asarray(believed.mask), weights)
     described = {
         "layout": model.layout.as_data(),
         "prior": prior,
@@ -65,6 +63,25 @@ def pack(model: Model, believed: Believed, graph: Graph) -> Packed:
         "structure": structure,
     }
     return Packed(arrays, {"posterior": json.dumps(described, separators=(",", ":"))})
+
+
+def _beliefs(
+    model: Model, posterior: IndependentNormals, mask: np.ndarray, weights: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """Means of the weights by layer, zero where one is gone; logarithms of the survivors' deviations; the scales."""
+    means, log_stds = (np.array(vector, np.float32) for vector in (posterior.mean, posterior.log_std))
+    size, used = mask.size, model.latents_used
+    own = means[:size]
+    if weights is not None:
+        stds = np.asarray(model.prior.weight_stds(model.layout, model.split(posterior.point)[1]))
+        own = ((weights - np.asarray(model.prior.centers(model.layout))) / stds).astype(np.float32)
+        mask = mask & (weights != np.asarray(model.prior.centers(model.layout)))
+        log_stds[:size] = STD_STEP * np.round(log_stds[:size] / STD_STEP)
+    own = np.where(mask, np.where(own == 0, np.float32(1e-30), own), np.float32(0))
+    found = {f"posterior.mean.{i}": own[start:stop] for i, (start, stop) in enumerate(model.layout.bounds)}
+    found["posterior.log_std"] = log_stds[:size][mask]
+    scales = {"mean": means[size:used], "log_std": log_stds[size:used]}
+    return found | {f"posterior.scales.{name}": values for name, values in scales.items()}
 
 
 class Sampler(NamedTuple):
@@ -128,16 +145,27 @@ def _unpack(arrays: dict[str, np.ndarray], described: dict[str, Any]) -> Sampler
     scales, weights = arrays["posterior.scales.mean"].size, layout.size
     if not isinstance(prior, Prior) or described["latents"] < weights + scales:
         raise ValueError("a posterior that does not fit its network")
-    mask = np.unpackbits(arrays["posterior.mask"], count=weights).astype(bool)
+    found = _means(arrays, len(layout.blocks), weights)
+    mask = found != 0
     parts = []
-    for name in ("mean", "log_std"):
+    for name, own in (("mean", found[mask]), ("log_std", arrays["posterior.log_std"])):
         values = np.zeros(described["latents"], np.float32)
-        values[:weights][mask] = arrays[f"posterior.{name}"]  # removed weights stay at the prior: zero, and ln 1
+        values[:weights][mask] = own  # removed weights stay at the prior: zero, and ln 1
         values[weights : weights + scales] = arrays[f"posterior.scales.{name}"]
         parts.append(jnp.asarray(values))
     graph = rebuild(described["structure"], arrays)
     parameters = {int(leaf): place for leaf, place in described["parameters"].items()}
     return Sampler(graph, layout, prior, IndependentNormals(*parts), jnp.asarray(mask), parameters)
+
+
+def _means(arrays: dict[str, np.ndarray], blocks: int, size: int) -> np.ndarray:
+    """The means of all weights; an earlier version kept those of the survivors, and a mask."""
+    if "posterior.mask" not in arrays:
+        return np.concatenate([arrays[f"posterior.mean.{i}"] for i in range(blocks)])
+    mask, found = np.unpackbits(arrays["posterior.mask"], count=size).astype(bool), np.zeros(size, np.float32)
+    own = arrays["posterior.mean"]
+    found[mask] = np.where(own == 0, np.float32(1e-30), own)
+    return found
 
 
 def entropy_of(probabilities: np.ndarray) -> Float[np.ndarray, "n"]:

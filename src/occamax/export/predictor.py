@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from .posterior_file import Draw
 
 FORMATS = ("onnx", "safetensors")
+HEADER = "h"  # a C header, which needs a compiler to be run
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def open_export(path: Path, threads: int = 0) -> tuple[Predict, Card]:
     """What predicts, and what it is. An ONNX file runs on so many threads, 0 for one a core."""
     _refuse_strange(path)
+    if path.suffix == f".{HEADER}":
+        from .c_library import open_header
+
+        return open_header(path)
     return _open_onnx(path, threads) if path.suffix == ".onnx" else _open_arrays(path)
 
 
@@ -29,8 +34,11 @@ def open_posterior(path: Path, num_samples: int) -> "tuple[Draw, Card]":
     _refuse_strange(path)
     if num_samples < 1:
         raise ExportError(f"--samples: {num_samples} given; it must be a whole number from 1 up")
-    if path.suffix == ".onnx":
-        raise ExportError("--samples: an ONNX file holds one network. Export to safetensors with --posterior.")
+    if path.suffix != ".safetensors":
+        raise ExportError(
+            f"--samples: a {path.suffix} file holds no posterior. Export to safetensors with --posterior; or to onnx "
+            "with --draws, and leave this out."
+        )
     from .posterior_file import read_posterior
 
     sampler, card = read_posterior(path)
@@ -40,8 +48,9 @@ def open_posterior(path: Path, num_samples: int) -> "tuple[Draw, Card]":
 def _refuse_strange(path: Path) -> None:
     if not path.is_file():
         raise ExportError(f"FILE: {path} is not there. Name a file that `occamax export` wrote.")
-    if path.suffix not in {f".{form}" for form in FORMATS}:
-        raise ExportError(f"FILE: {path} has none of the endings {', '.join(f'.{form}' for form in FORMATS)}")
+    endings = [f".{form}" for form in (*FORMATS, HEADER)]
+    if path.suffix not in endings:
+        raise ExportError(f"FILE: {path} has none of the endings {', '.join(endings)}")
 
 
 def _open_arrays(path: Path) -> tuple[Predict, Card]:

@@ -141,8 +141,9 @@ def print_measured(found: "Measured", path: Path) -> None:
     table.add_row("  the dense with its zeros", f"{found.zipped_masked:,}", "", _ratio(found.zipped_masked, after))
     for batch, (before, after) in found.milliseconds.items():
         table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
+    before = figures_as_text(found.figures_before or {}, ".4g")
     for name, text in figures_as_text(found.figures, ".4g").items():
-        table.add_row(f"{name}, {found.tested:,} test examples", "", text, "")
+        table.add_row(f"{name}, {found.tested:,} test examples", before.get(name, ""), text, "")
     console = Console(highlight=False)
     console.print(table)
     if found.units:
@@ -152,6 +153,14 @@ def print_measured(found: "Measured", path: Path) -> None:
         console.print(units)
     own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
     console.print(f"the file is the mean network{own}; the figures are those of the file", soft_wrap=True)
+    if found.loss is not None:
+        removed = f"; {found.removed:,} more became zero" if found.removed else ""
+        levels = ", ".join(map(str, found.levels))
+        console.print(
+            f"weights in codebooks of {levels} values, by layer{removed}: {found.loss:,.1f} nats lost over the data "
+            "set, as the posterior predicts; the figures under `dense` are of the network before it was rounded",
+            soft_wrap=True,
+        )
     console.print(
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
