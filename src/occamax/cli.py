@@ -121,8 +121,9 @@ def train(
     from .command_words import augmentations, method_from_words
     from .data import load_data
     from .experiment.cache import keep_compiled_programs
-    from .experiment.devices import choose_devices, is_first_host, join_hosts
+    from .experiment.devices import choose_devices, is_first_host
     from .experiment.folder import RunFolder
+    from .experiment.hosts import join_hosts
     from .experiment.starting import Trained
     from .fitting import fit
     from .networks import network_named

@@ -2,15 +2,37 @@
 
     python -m tests.experiment.device_runs OUT NAME... [--hosts COORDINATOR COUNT NUMBER]
 
-The names: `all` devices share the batch; `sharded` they share the vectors as well.
+The names: `all` devices share the batch; `sharded` they share the vectors as well; `streamed` each reads its part of
+the batch from files; `said` they share the examples of which the run beside OUT is asked.
 """
 
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
-from occamax.experiment.devices import Devices, join_hosts
+import jax
+import numpy as np
 
-from .small_runs import fit_normed
+import occamax as ox
+from occamax.experiment.devices import Devices
+from occamax.experiment.hosts import join_hosts
+from occamax.experiment.program import Program, Task
+from occamax.inference.calibration import held_out_of
+from occamax.inference.training import Budget
+
+from .small_runs import dataset, fit_normed, fit_streamed, normed
+
+
+def said_by(path, devices):
+    """What they say of 29 examples, which four do not share evenly: when they evaluate, and when they calibrate."""
+    run = ox.load(path, normed())
+    program = Program(Task(run.model, run.method, Budget(), held_out_of(None, 1)), devices)
+    state = program.place(jax.tree.map(lambda leaf: leaf[None], run.state))
+    inputs, targets = devices.put((dataset().test.inputs[:29], dataset().test.targets[:29]))
+    found = program.evaluate(state, inputs, targets, 3)._asdict()
+    return {name: np.asarray(values) for name, values in found.items()} | {
+        "draws": np.asarray(program.outputs(state, inputs)), "mean": np.asarray(program.mean_outputs(state, inputs))
+    }  # fmt: skip
 
 
 def main(words):
@@ -19,7 +41,13 @@ def main(words):
         join_hosts(hosts[0], int(hosts[1]), int(hosts[2]))
     out = Path(words[0])
     for name in words[1:]:
-        fit_normed(out / name, devices=Devices.of(None, shard_weights=name == "sharded"), progress=True)
+        devices = Devices.of(None, shard_weights=name == "sharded")
+        if name == "said":
+            np.savez(out / "said.npz", **said_by(out.parent / "one", devices))
+        elif name == "streamed":
+            fit_streamed(Path(mkdtemp()), out / name, devices=devices)
+        else:
+            fit_normed(out / name, devices=devices, progress=True)
 
 
 if __name__ == "__main__":

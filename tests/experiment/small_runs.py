@@ -107,6 +107,22 @@ def fit_normed(out=None, method=None, **options):
     return fit(normed(), dataset(), ox.BMR() if method is None else method, out=out, **given)
 
 
+def streamed(folder):
+    """The training examples as a stream of two files."""
+    images, classes = dataset().train.inputs, dataset().train.targets
+    for part, rows in enumerate((slice(0, 50), slice(50, None))):
+        np.save(folder / f"inputs-{part}.npy", images[rows])
+        np.save(folder / f"targets-{part}.npy", classes[rows])
+    return ox.open_arrays(folder)
+
+
+def fit_streamed(folder, out=None, **options):
+    """The same as `fit_normed`, from files."""
+    test = dataset().test.inputs, dataset().test.targets
+    given = {"augment": AUGMENT, "preprocess": dataset().standardise(), "test": test, "progress": False, **BUDGET}
+    return fit(normed(), streamed(folder), ox.BMR(), out=out, **given, **options)
+
+
 def fit_small(out=None, method=None, **options):
     """The paper's method on a network without any of that."""
     given = {"progress": False, **BUDGET, **options}

@@ -16,10 +16,12 @@ import pytest
 
 import occamax as ox
 from occamax.errors import ArgumentError
-from occamax.experiment.devices import Devices, choose_devices, join_hosts
+from occamax.experiment.devices import Devices, choose_devices
 from occamax.experiment.folder import RunFolder
+from occamax.experiment.hosts import join_hosts
 from occamax.storage import load_arrays
 
+from .device_runs import said_by
 from .small_runs import fit_normed, normed, save_npz
 
 ROOT = Path(__file__).parents[2]
@@ -51,10 +53,10 @@ def runs(tmp_path_factory):
     """One device here; four virtual ones with the vectors shared out, and two hosts without, in other processes."""
     out, where = tmp_path_factory.mktemp("devices"), coordinator()
     script = "tests.experiment.device_runs"
-    processes = [begin(script, out / "hosts", "all", "--hosts", where, 2, i) for i in range(2)]
+    processes = [begin(script, out / "hosts", "all", "streamed", "--hosts", where, 2, i) for i in range(2)]
     fit_normed(out / "one")
     said = finish(*processes)
-    finish(begin(script, out / "four", "sharded", devices=4))
+    finish(begin(script, out / "four", "sharded", "said", devices=4))
     return out, said
 
 
@@ -75,11 +77,20 @@ def close(path, other):
             assert np.array_equal(ours[name], theirs[name]), name
 
 
-@pytest.mark.parametrize("name", ["four/sharded", "hosts/all"])
+@pytest.mark.parametrize("name", ["four/sharded", "hosts/all", "hosts/streamed"])
 def test_many_devices_train_what_one_trains(runs, name):
     out, _ = runs
     close(out / name, out / "one")
     assert [line["epoch"] for line in RunFolder(out / name).metrics()] == [1, 2, 3, 4]
+
+
+def test_many_devices_say_of_the_same_network_what_one_says(runs):
+    out, _ = runs
+    alone, shared = said_by(out / "one", Devices()), np.load(out / "four" / "said.npz")
+    assert set(alone) == set(shared) == {"expectation", "log_likelihood", "expected_entropy", "draws", "mean"}
+    for name, values in alone.items():
+        assert values.shape == shared[name].shape
+        assert np.allclose(values, shared[name], rtol=1e-6, atol=1e-6), name
 
 
 def test_statistics_of_a_batch_are_those_of_the_whole(runs):

@@ -23,7 +23,7 @@ from occamax.inference.calibration import held_out_of
 from occamax.methods import METHODS, method_from
 
 from ..toys import Tiny, tiny_data
-from .small_runs import AUGMENT, BUDGET, dataset, fit_normed, fit_small, normed, numbered, pixels, small
+from .small_runs import BUDGET, dataset, fit_normed, fit_small, fit_streamed, normed, numbered, pixels, small
 
 QUICK = {**BUDGET, "epochs": 2}
 
@@ -363,31 +363,30 @@ def test_augmentation_is_of_every_training_example():
     assert same_arrays(ends[0].state.posterior, ends[1].state.posterior)
 
 
-def test_several_seeds_are_several_fits(tmp_path, fits):
-    found = fit_normed(tmp_path, seeds=2)
+@pytest.fixture(scope="module")
+def two_seeds(tmp_path_factory):
+    path = tmp_path_factory.mktemp("seeds")
+    return path, fit_normed(path, seeds=2)
+
+
+def test_several_seeds_are_several_fits(two_seeds, fits):
+    path, found = two_seeds
     assert [one.config.seed for one in found] == [0, 1]
     assert [one.path.name for one in found] == ["seed0", "seed1"]
     assert not same_arrays(found[0].state.posterior, found[1].state.posterior)
     first = fits["own with state"]
     assert np.allclose(first.state.posterior.mean, found[0].state.posterior.mean, atol=1e-3)
     assert np.allclose(first.state.buffers[1], found[0].state.buffers[1], atol=1e-3)
-    loaded = ox.load(tmp_path / "seed1", normed())
+    loaded = ox.load(path / "seed1", normed())
     assert np.isclose(loaded.evaluate(dataset())["nll"], found[1].history[-1]["nll"], rtol=1e-3)
 
 
-def test_a_stream_trains_as_memory_does(tmp_path, fits):
-    """Also with buffers, dropout and augmentation."""
-    images, classes = dataset().train.inputs, dataset().train.targets
-    for part, rows in enumerate((slice(0, 50), slice(50, None))):
-        np.save(tmp_path / f"inputs-{part}.npy", images[rows])
-        np.save(tmp_path / f"targets-{part}.npy", classes[rows])
-    stream, test = ox.open_arrays(tmp_path), (dataset().test.inputs, dataset().test.targets)
-    options = {**BUDGET, "augment": AUGMENT, "preprocess": dataset().standardise(), "test": test}
-    streamed, memory = ox.fit(normed(), stream, ox.BMR(), **options), fits["own with state"]
-    for one, two in zip(*(jax.tree.leaves(f.state._replace(key=0)) for f in (streamed, memory)), strict=True):
-        assert np.allclose(one, two, rtol=1e-5, atol=1e-6)
-    with pytest.raises(ox.ArgumentError, match="a stream feeds one seed"):
-        ox.fit(normed(), stream, ox.BMR(), seeds=2, **options)
+def test_a_stream_trains_as_memory_does(tmp_path, two_seeds):
+    """Also with buffers, dropout and augmentation, and several seeds, each of which sees batches of its own."""
+    found = fit_streamed(tmp_path, seeds=2)
+    for ours, theirs in zip(found, two_seeds[1], strict=True):
+        for one, two in zip(*(jax.tree.leaves(f.state._replace(key=0)) for f in (ours, theirs)), strict=True):
+            assert np.allclose(one, two, rtol=1e-5, atol=1e-6)
 
 
 def test_epochs_are_reported_as_they_come():

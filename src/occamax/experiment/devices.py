@@ -1,6 +1,5 @@
 """One run on many devices, of one machine or of several. The batch is spread over them; the vectors may be too."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Int
 
 from ..errors import ArgumentError
 from ..inference.model import BatchPart
@@ -74,6 +74,36 @@ class Devices:
         spread = jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
         return spread(posterior, mask, buffers, batch, key, jnp.asarray(weight, jnp.float32))
 
+    def over_examples(self, ask: Callable[..., Any], about: Any, *examples: Any, axis: int = 0) -> Any:
+        """Inside a compiled program: `ask(about, *examples)`, whose answers have the examples along `axis`; each device
+        is asked of a part of them, and `about` is whole on every one."""
+        if self.mesh is None:
+            return ask(about, *examples)
+        count = len(examples[0])
+        rows = jnp.minimum(jnp.arange(count + -count % self.count), count - 1)  # the last one again, to fill up
+        specs = (PartitionSpec(), *[PartitionSpec(AXIS)] * len(examples))
+        answers = PartitionSpec(*[None] * axis, AXIS)
+        spread = jax.shard_map(ask, mesh=self.mesh, in_specs=specs, out_specs=answers, check_vma=False)
+        found = spread(about, *(given[rows] for given in examples))
+        return jax.tree.map(lambda leaf: jax.lax.slice_in_dim(leaf, 0, count, axis=axis), found)
+
+    def put_examples(self, take: Callable[[np.ndarray], Any], rows: Int[np.ndarray, "..."], axis: int) -> Any:
+        """What `take` reads of the examples with these numbers, each device's part along `axis` of `rows` where it is
+        used: a host reads its own devices' only."""
+        if self.mesh is None:
+            return jax.device_put(take(rows))
+        sharding = self._sharding(*[None] * axis, AXIS)
+        parts = {
+            device: jax.device_put(take(rows[index]), device)
+            for device, index in sharding.addressable_devices_indices_map(rows.shape).items()
+        }
+
+        def joined(*leaves: jax.Array) -> jax.Array:
+            shape = (*rows.shape, *leaves[0].shape[rows.ndim :])
+            return jax.make_array_from_single_device_arrays(shape, sharding, list(leaves))
+
+        return jax.tree.map(joined, *parts.values())
+
     def constrain(self, state: Any, length: int) -> Any:
         """Inside a compiled program: where a state's arrays are at its end; vectors of `length` are spread."""
         if self.mesh is None:
@@ -133,24 +163,6 @@ def choose_devices(words: str | None, shard_weights: bool = False) -> Devices:
     if words != "all" and not words.isdecimal():
         raise ArgumentError(f"--devices: {words!r} given; it must be `all` or a whole number from 1 up")
     return Devices.of(None if words == "all" else int(words), shard_weights)
-
-
-def join_hosts(coordinator: str | None, hosts: int | None, number: int | None) -> None:
-    """Makes the devices of all hosts one set. Slurm, Open MPI and Kubernetes jobs are recognised by what they set in
-    the environment; elsewhere say where the first host is, how many there are, and which this is."""
-    given = (coordinator, hosts, number)
-    if any(value is not None for value in given):
-        if any(value is None for value in given):
-            raise ArgumentError("--coordinator, --num-processes and --process-id belong together; give all three")
-        assert hosts is not None
-        assert number is not None
-        if not 0 <= number < hosts:
-            raise ArgumentError(f"--process-id: {number} given; it must lie from 0 to {hosts - 1}")
-        jax.distributed.initialize(coordinator, hosts, number)
-    elif any(int(os.environ.get(name) or 1) > 1 for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")) or (
-        "KUBERNETES_SERVICE_HOST" in os.environ and "JOB_COMPLETION_INDEX" in os.environ
-    ):
-        jax.distributed.initialize()
 
 
 def is_first_host() -> bool:

@@ -1,4 +1,4 @@
-"""Batches from a stream: the next ones are read while the device works on these."""
+"""Batches from a stream: the next ones are read while the devices work on these."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -7,39 +7,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key
 
 from ..data import Stream
-from ..errors import ArgumentError
 from ..inference.training import Info, State, draws
-from .program import Program, of_seed
+from .program import Program
+
+BATCH_AXIS = 2  # of seeds × steps × batch
 
 
 class Feeder:
-    """Trains one seed from a stream. Which examples a step sees depends on nothing but its number, so they are those
-    that training from memory sees."""
+    """Trains all seeds from a stream. Which examples a step sees depends on nothing but its seed and its number, so
+    they are those that training from memory sees. Each host reads what its own devices look at."""
 
-    def __init__(self, program: Program, stream: Stream, key: PRNGKeyArray):
-        if len(program.seeds) > 1 or program.devices.mesh is not None:
-            raise ArgumentError("data: a stream feeds one seed on one device; put the data into memory for more")
-        self.stream, self.key = stream, jax.random.clone(key)
+    def __init__(self, program: Program, stream: Stream, keys: Key[Array, "seeds"]):
+        self.stream, self.devices = stream, program.devices
+        self.keys = jax.random.wrap_key_data(np.asarray(jax.random.key_data(keys)))  # of this host alone
         held_out, batch_size = program.task.held_out, program.budget.batch_size
         chunks = program.chunks * program.budget.epochs
         starts = np.cumsum([0, *chunks])
         self.chunks = {int(start): steps for start, steps in zip(starts, chunks, strict=False)}
 
         def train(state: State, batches: tuple[Array, Array]) -> tuple[State, Info]:
-            state = of_seed(state, 0)
             _, keys = draws(state.key, state.step, len(batches[1]), batch_size, held_out)
-            after = lax.scan(
+            return lax.scan(
                 lambda carry, drawn: program.stepper(carry, *drawn, held_out.trained), state, (batches, keys)
             )
-            return jax.tree.map(lambda leaf: leaf[None], after)
 
-        self._train = jax.jit(train, donate_argnums=0)
-        self._rows = jax.jit(
-            lambda key, first, steps: draws(key, first, steps, batch_size, held_out)[0], static_argnums=2
-        )
+        def rows(keys: Key[Array, "seeds"], first: Array, steps: int) -> Array:
+            return jax.vmap(lambda key: draws(key, first, steps, batch_size, held_out)[0])(keys)
+
+        self._train = program.compile(train, 0, donate=True, own=2)
+        self._rows = jax.jit(rows, static_argnums=2)
         self._reader = ThreadPoolExecutor(max_workers=1)
         self._ahead: dict[int, Future] = {}
 
@@ -52,5 +51,5 @@ class Feeder:
         return self._train(state, batches)
 
     def _read(self, first: int) -> Any:
-        rows = np.asarray(self._rows(self.key, jnp.int32(first), self.chunks[first]))
-        return jax.device_put(self.stream.take(rows))
+        rows = np.asarray(self._rows(self.keys, jnp.int32(first), self.chunks[first]))
+        return self.devices.put_examples(self.stream.take, rows, BATCH_AXIS)

@@ -87,7 +87,7 @@ class Loop:
     def epochs(self, state: State, first: int = 0, pause: Pause | None = None) -> Iterator[Epoch]:
         """From `state`, the state after `first` epochs; `pause`: where in epoch `first` to go on."""
         if isinstance(self.train, Stream):
-            self.feeder = Feeder(self.program, self.train, of_seed(state.key, 0))
+            self.feeder = Feeder(self.program, self.train, state.key)
         for epoch in range(first, self.program.budget.epochs):
             began = time.perf_counter()
             here, pause = (self._reduced(state, epoch), None) if pause is None else (pause, None)
@@ -124,7 +124,7 @@ class Loop:
         budget, held_out = self.program.budget, self.program.task.held_out
         count = self.reduction.measuring.count(budget.steps_per_epoch * budget.batch_size, held_out.trained)
         numbers = np.random.default_rng(epoch).choice(held_out.trained, count, replace=False)
-        return _examples(self.train, held_out.places_trained(numbers))
+        return _examples(self.train, held_out.places_trained(numbers), self.program)
 
     def _trained(self, here: Pause, epoch: int) -> Pause:
         """The rest of the epoch's steps."""
@@ -204,12 +204,12 @@ class Loop:
 def _held_out(train: Batch | Stream, program: Program) -> Batch | None:
     """The examples that are held out of training, where the computation is."""
     places = program.task.held_out.places
-    return _examples(train, places) if len(places) else None
+    return _examples(train, places, program) if len(places) else None
 
 
-def _examples(train: Batch | Stream, places: np.ndarray) -> Batch:
+def _examples(train: Batch | Stream, places: np.ndarray, program: Program) -> Batch:
     if isinstance(train, Stream):
-        return jax.tree.map(jnp.asarray, train.take(places))
+        return program.devices.put(train.take(places))
     return train[0][places], train[1][places]
 
 

@@ -59,17 +59,17 @@ class Program:
         self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
         self.stepper = Stepper(task.model, self.optimizer, task.method.estimator, task.augment, devices.share)
         self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
-            steps: self._compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
+            steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
             for steps in set(self.chunks)
         }
-        self.reduce: Callable[[State, Array, Batch], tuple[State, Record]] = self._compile(
+        self.reduce: Callable[[State, Array, Batch], tuple[State, Record]] = self.compile(
             self._reduction, 2, donate=True
         )
-        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self._compile(self._evaluation, 3)
-        self._outputs: Callable[[State, Array], Array] = self._compile(self._outputs_of_draws, 1)
-        self._mean_outputs: Callable[[State, Array], Array] = self._compile(self._outputs_of_mean, 1)
-        self._divided: Callable[[State, Array], State] = self._compile(self._with_outputs_divided, 0, own=2)
-        self._kl_weight: Callable[[Array, Array, Array], Array] = self._compile(self._kl_weight_of, 0, own=3)
+        self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self.compile(self._evaluation, 3)
+        self.outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_draws, 1)
+        self.mean_outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_mean, 1)
+        self._divided: Callable[[State, Array], State] = self.compile(self._with_outputs_divided, 0, own=2)
+        self._kl_weight: Callable[[Array, Array, Array], Array] = self.compile(self._kl_weight_of, 0, own=3)
 
     def _reduction(self, state: State, progress: Array, examples: Batch) -> tuple[State, Record]:
         how, trained = self.method.reduction, self.task.held_out.trained
@@ -77,16 +77,28 @@ class Program:
         return reduce(self.model, state, how, progress, self.task.units, examples, trained)
 
     def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
-        key = jax.random.fold_in(state.key, EVALUATION_STREAM)
-        return predict(self.model, believed(state), key, inputs, targets, num_samples)
+        def ask(about: tuple[State, Array], inputs: Array, targets: Array) -> Predictive:
+            state, draws = about
+            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+            return predict(self.model, believed(state), key, inputs, targets, draws)
+
+        return self.devices.over_examples(ask, (state, num_samples), inputs, targets)
 
     def _outputs_of_draws(self, state: State, inputs: Array) -> Array:
         assert self.method.calibration is not None
-        key = jax.random.fold_in(state.key, EVALUATION_STREAM)
-        return outputs_of_draws(self.model, believed(state), key, inputs, self.method.calibration.num_samples)
+        draws = self.method.calibration.num_samples
+
+        def ask(state: State, inputs: Array) -> Array:
+            key = jax.random.fold_in(state.key, EVALUATION_STREAM)
+            return outputs_of_draws(self.model, believed(state), key, inputs, draws)
+
+        return self.devices.over_examples(ask, state, inputs, axis=1)
 
     def _outputs_of_mean(self, state: State, inputs: Array) -> Array:
-        return outputs_of_mean(self.model, believed(state), inputs)
+        def ask(state: State, inputs: Array) -> Array:
+            return outputs_of_mean(self.model, believed(state), inputs)
+
+        return self.devices.over_examples(ask, state, inputs, axis=1)
 
     def _with_outputs_divided(self, state: State, temperature: Array) -> State:
         return state._replace(posterior=with_outputs_divided(self.model, state.posterior, state.mask, temperature))
@@ -117,7 +129,7 @@ class Program:
         unchanged = state, [1.0] * len(self.seeds)
         if not self.model.likelihood.takes_logits or self.method.calibration is None:
             return unchanged
-        after, found = self._at_best_temperatures(self._outputs, state, inputs, targets)
+        after, found = self._at_best_temperatures(self.outputs, state, inputs, targets)
         return unchanged if after is None else (after, found)
 
     def mean_temperatures(self, state: State, inputs: Array, targets: Array) -> list[float] | list[None]:
@@ -128,7 +140,7 @@ class Program:
         is_asked = self.method.calibration is not None and self.model.likelihood.takes_logits
         if not is_asked or not state.posterior.has_deviations:
             return [None] * len(self.seeds)
-        after, found = self._at_best_temperatures(self._mean_outputs, state, inputs, targets)
+        after, found = self._at_best_temperatures(self.mean_outputs, state, inputs, targets)
         return [None] * len(self.seeds) if after is None else found
 
     def _at_best_temperatures(
@@ -146,7 +158,7 @@ class Program:
         differs = np.abs(outputs - wanted).mean() > 0.02 * np.abs(wanted).mean()  # bfloat16 rounds by up to .004
         return None if differs else after, found
 
-    def _compile(self, function: Callable, shared: int, donate: bool = False, own: int = 1) -> Any:
+    def compile(self, function: Callable, shared: int, donate: bool = False, own: int = 1) -> Any:
         """The function over all seeds at once; the first `own` arguments are each seed's own, the others shared. One
         seed is not mapped over, which costs a GPU time."""
         if len(self.seeds) == 1:

@@ -49,7 +49,8 @@ class Experiment:
         task = replace(self.task, method=self.task.method.at_rate(rate_factor))
         longest = LONGEST_CHUNK
         if isinstance(self.train, Stream):
-            longest = max(1, STREAMED_BYTES // (self.config.batch_size * self.train.bytes_each))
+            each = len(self.task.seeds) * self.config.batch_size * self.train.bytes_each
+            longest = max(1, STREAMED_BYTES // each)
         return Program(task, self.devices, longest)
 
     def configs(self) -> list[Config]:
