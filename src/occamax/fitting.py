@@ -4,7 +4,7 @@ The command line, the benchmarks and the reproduction are callers of this file.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,7 +157,12 @@ class Fit:
         card = Card.of(self.config.as_dict(), self._last_figures())
         state = believed(self.state)
         source = Exportable(self.model, state, self.example, card, test, temperature=card.mean_temperature)
-        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior)
+        measured = export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior)
+        if self.path is not None:
+            with suppress(RunError):  # a note for its report: a folder that cannot be written spoils no export
+                line = {"file": Path(path).name, **measured.as_data(), **environment()}
+                RunFolder(self.path).append("exports.jsonl", line)
+        return measured
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
         try:

@@ -82,6 +82,12 @@ class Measured:
     units: list[Kept]
     temperature: float | None = None  # by which the file divides the outputs of the network at the posterior mean
 
+    def as_data(self) -> dict[str, Any]:
+        """Sizes, latencies and figures as plain values, the dense network's before the file's."""
+        names = "numbers", "nonzero", "bytes", "zipped", "zipped_masked", "difference", "compared", "figures", "tested"
+        times = {str(size): list(pair) for size, pair in self.milliseconds.items()}
+        return {**{name: getattr(self, name) for name in names}, "milliseconds": times}
+
 
 def export_network(source: Exportable, out: Path, form: str, with_posterior: bool = False) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
