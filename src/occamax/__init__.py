@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .evaluation import brier as brier
     from .evaluation import calibration_error as calibration_error
     from .evaluation import calibration_floor as calibration_floor
+    from .experiment import callbacks as callbacks
     from .experiment.config import Config as Config
     from .experiment.devices import Devices as Devices
     from .experiment.folder import RunFolder as RunFolder
@@ -89,7 +90,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_MODULES = {"criteria": "reduction", "init": "inference.initializers", "schedules": "inference.schedules"}
+_MODULES = {
+    "callbacks": "experiment.callbacks", "criteria": "reduction", "init": "inference.initializers",
+    "schedules": "inference.schedules",
+}  # fmt: skip
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",

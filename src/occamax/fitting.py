@@ -226,7 +226,7 @@ def fit(  # the one door: everything that a run can be told
     keep_best: bool = False,
     halvings: int = 0,
     on_epoch: Callable[[Epoch], None] | None = None,
-    progress: bool | None = None,
+    progress: bool = True,
     how_to_resume: str | None = None,
 ) -> Any:
     """Trains a network and prunes it while it trains. Gives a `Fit`; with `seeds`, a list of them.
@@ -247,7 +247,8 @@ def fit(  # the one door: everything that a run can be told
     **out** keeps the run in a folder (one a seed inside it, with `seeds`): a killed or stopped run goes on with
     **resume**, **overwrite** replaces it, **keep_best** also keeps the checkpoint of the best objective, **halvings**
     goes back and halves the rate that often when the objective diverges.
-    **on_epoch** is called after every epoch. **progress** prints; where a folder is kept unless said otherwise.
+    **on_epoch** is called after every epoch: any function, or one of `ox.callbacks`. **progress** False shows nothing;
+    else there is a live view on a terminal and a line an epoch elsewhere.
     """
     method = BMR() if method is None else method
     if not isinstance(method, Method):
@@ -257,9 +258,8 @@ def fit(  # the one door: everything that a run can be told
     method = method if unit_price is None else method.with_units(unit_price)
     numbers = _seeds(seed, seeds)
     paths = _paths(out, numbers, seeds is not None)
-    show = bool(paths) if progress is None else progress
     words = how_to_resume or "the same call of fit with resume=True"
-    keeping = Keeping(paths, resume, overwrite, keep_best, halvings, words, on_epoch, show)
+    keeping = Keeping(paths, resume, overwrite, keep_best, halvings, words, on_epoch, progress)
     where = devices if isinstance(devices, Devices) else Devices() if devices is None else Devices.of(devices)
     image_size = network.image_size if isinstance(network, NetworkSource) else None
     dtype = _dtype(compute_dtype)
