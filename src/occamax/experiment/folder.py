@@ -49,6 +49,8 @@ CHECKPOINTS = ("last", "previous", "best")
 
 @dataclass(frozen=True)
 class RunFolder:
+    """One run on disk: reads and writes its files, each whole or not at all."""
+
     path: Path
 
     @staticmethod
