@@ -1,6 +1,6 @@
 """The pictures of the documentation, drawn from the package's own functions.
 
-    python benchmarks/pictures.py      # writes docs/pictures/*.svg
+python benchmarks/pictures.py      # writes docs/pictures/*.svg
 """
 
 from pathlib import Path
