@@ -28,8 +28,11 @@ def name_of(page):
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """Few steps and few, small images, in an empty folder."""
-    real_fit, real_load = ox.fit, ox.load_data
+    """Few steps, few and small images, small networks, in an empty folder."""
+    real_fit, real_load, real_mlp = ox.fit, ox.load_data, ox.MLP
+
+    def mlp(shape, outputs, hidden=(), *, key):
+        return real_mlp(shape, outputs, (8,), key=key)
 
     def fit(*arguments, **options):
         return real_fit(*arguments, **{**options, **{name: SMALL[name] for name in SMALL}})
@@ -41,6 +44,7 @@ def small(monkeypatch, tmp_path):
         parts = [ox.Split(part.inputs[:40, :, ::4, ::4], part.targets[:40]) for part in (found.train, found.test)]
         return ox.Dataset(found.name, *parts, found.class_names, found.origin)
 
+    monkeypatch.setattr(ox, "MLP", mlp, raising=False)
     monkeypatch.setattr(ox, "fit", fit, raising=False)
     monkeypatch.setattr(ox, "load_data", load_data, raising=False)
     monkeypatch.chdir(tmp_path)
