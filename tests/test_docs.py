@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import typer
@@ -56,6 +57,13 @@ def test_every_block_runs(page, small):
     space = {"__name__": "page"}
     for text in blocks(page, "python"):
         exec(compile(text, name_of(page), "exec", dont_inherit=True), space)
+
+
+def test_a_fit_says_what_it_is_in_a_line(small):
+    x = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    network = ox.MLP((8,), 2, key=jax.random.key(0))
+    words = repr(ox.fit(network, (x, (x[:, 0] > 0).astype(int))))
+    assert re.fullmatch(r"<Fit arrays · MLP · bmr: \d+\.\d% pruned>", words)
 
 
 def commands(page):

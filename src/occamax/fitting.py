@@ -43,6 +43,7 @@ from .inference.likelihoods import Likelihood
 from .inference.model import Model
 from .inference.training import Budget, State
 from .methods import BMR, Method
+from .names import figures_as_text
 from .networks import NetworkSource, network_from
 from .storage.structured import from_data
 from .structure.layout import Fixed
@@ -64,6 +65,13 @@ class Fit:
     summary: dict[str, Any] = field(default_factory=dict)
     test: tuple[np.ndarray, np.ndarray] | None = None
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        names = [name for name in ("accuracy", "nll", "ece", "rmse") if name in self._last_figures()]
+        figures = figures_as_text({name: self._last_figures()[name] for name in names}, ".3f")
+        parts = [f"{self.sparsity:.1%} pruned", *(f"{name} {text}" for name, text in figures.items())]
+        place = "" if self.path is None else f", {str(self.path)!r}"
+        return f"<Fit {self.config.data} · {self.config.network} · {self.method.name}: {', '.join(parts)}{place}>"
 
     @property
     def network(self) -> Any:

@@ -167,6 +167,13 @@ def test_scales():
     assert held.low < 5.0 < held.high
 
 
+def test_higher_is_up():
+    text = Chart("t", [Series("a", "#fff", [1, 2], [1.0, 2.0])], "x", "y").svg()
+    (series,) = json.loads(re.search(r"<script[^>]*>(.*)</script>", text)[1])["series"]
+    assert series["py"][1] < series["py"][0]
+    assert series["px"][0] < series["px"][1]
+
+
 def test_points_that_are_no_numbers_are_left_out():
     text = Chart("t", [Series("a<b", "#fff", [1, 2, 3], [1.0, float("nan"), 2.0])], "x", "y", "log").svg()
     data = json.loads(re.search(r"<script[^>]*>(.*)</script>", text)[1])

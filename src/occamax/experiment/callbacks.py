@@ -45,7 +45,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path | str):
         try:
-            from tensorboardX import SummaryWriter
+            from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise _not_installed("tensorboard", error) from error
         self.writer = SummaryWriter(str(folder))
@@ -63,7 +63,7 @@ class WandB:
     def __init__(self, run: Any = None, **options: Any):
         if run is None:
             try:
-                import wandb
+                import wandb  # pyright: ignore[reportMissingImports]
             except ImportError as error:
                 raise _not_installed("wandb", error) from error
             run = wandb.init(**options)
