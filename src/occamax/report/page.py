@@ -39,7 +39,7 @@ def write_report(groups: Sequence[Group], out: Path) -> None:
 
 
 def _beside(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return (files("occamax.report") / name).read_text(encoding="utf-8")
 
 
 def _anchor(cell: tuple[str, str]) -> str:
