@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-torch bench lint format wheel clean
+.PHONY: run test test-torch bench lint format wheel docs clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready-to-run
@@ -36,6 +36,10 @@ wheel: | $(BIN)/python
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[onnx]"
 	cd build/wheel && venv/bin/python ../../tests/try_wheel.py
 
+# the site, in build/site; a broken link is an error
+docs: .venv/ready-for-docs
+	$(BIN)/zensical build --clean --strict
+
 clean:
 	rm -rf .venv build
 
@@ -58,4 +62,8 @@ $(BIN)/python:
 
 .venv/ready-to-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ .venv/ready-to-run
+
+.venv/ready-for-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	touch $@ .venv/ready-to-run

@@ -5,6 +5,8 @@ source as it is."""
 
 from typing import NamedTuple
 
+from report_faults import REPORT
+
 
 class Fault(NamedTuple):
     """**file** below `src/occamax`; **old** stands there exactly once. **tests** below `tests`, as narrow as they can
@@ -1530,4 +1532,5 @@ TEXT = [
 FAULTS = [
     *(*OBJECTIVE, *MODEL, *POSTERIORS, *PRIORS, *ESTIMATORS, *OPTIMISERS, *SCHEDULES, *DELTA_F, *CRITERIA, *REDUCE),
     *(*LAYOUT, *COMPACTION, *EVALUATION, *DROPOUT, *LOOP, *DATA, *STORAGE, *EXPORT, *TEXT),
+    *(fault for file, rows in REPORT.items() for fault in _of(file, *rows)),
 ]

@@ -29,7 +29,7 @@ MARK = re.compile(r"<!-- (table|printed by|by hand|words)(?:: (.*))? -->")
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "lab" / "README.md"]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "lab" / "README.md"]
 
 
 @dataclass(frozen=True)

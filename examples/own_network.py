@@ -43,7 +43,6 @@ def main(epochs: int = 12, steps: int = 300) -> None:
         test=(x[3000:], labels[3000:]),
         epochs=epochs,
         steps_per_epoch=steps,
-        on_epoch=lambda epoch: print({name: round(value, 3) for name, value in epoch.metrics[0].items()}),
     )
     kept = fitted.masks["hidden"][:, :-1].sum(0)
     print(f"{fitted.sparsity:.0%} of the weights pruned; weights kept by input: {kept.tolist()}")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .evaluation import brier as brier
     from .evaluation import calibration_error as calibration_error
     from .evaluation import calibration_floor as calibration_floor
+    from .experiment import callbacks as callbacks
     from .experiment.config import Config as Config
     from .experiment.devices import Devices as Devices
     from .experiment.folder import RunFolder as RunFolder
@@ -108,11 +109,9 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _MODULES = {
-    "criteria": "reduction",
-    "init": "inference.initializers",
-    "numpyro": "interop.numpyro",
-    "schedules": "inference.schedules",
-}
+    "callbacks": "experiment.callbacks", "criteria": "reduction", "init": "inference.initializers",
+    "numpyro": "interop.numpyro", "schedules": "inference.schedules",
+}  # fmt: skip
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",

@@ -116,11 +116,16 @@ def train(
     process_id: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="One JSON object an epoch and seed, then the summaries, in place of words.")
+    ] = False,
 ) -> None:  # an option each
     """Train one network by one method; keep the run in a folder."""
     from .command_words import augmentations, method_from_words
     from .data import load_data
     from .experiment.cache import keep_compiled_programs
+    from .experiment.callbacks import JsonLines
     from .experiment.devices import choose_devices, is_first_host
     from .experiment.folder import RunFolder
     from .experiment.hosts import join_hosts
@@ -151,17 +156,25 @@ def train(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
             unit_price=unit_price, augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
             curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
-            keep_best=keep_best, halvings=halvings, progress=True, how_to_resume=_resume_command(),
+            keep_best=keep_best, halvings=halvings, progress=not (quiet or json_lines),
+            on_epoch=JsonLines() if json_lines and is_first_host() else None, how_to_resume=_resume_command(),
             start=None if start is None else Trained(start),
         )  # fmt: skip
-    _print_summaries(fits if isinstance(fits, list) else [fits])
+    if not quiet:
+        _print_summaries(fits if isinstance(fits, list) else [fits], json_lines)
 
 
-def _print_summaries(fits: list) -> None:
+def _print_summaries(fits: list, as_json: bool) -> None:
+    import json
+
     from .experiment.progress import print_summary
 
     for fitted in fits:
-        if fitted is not None:  # hosts other than the first have nothing to say
+        if fitted is None:  # hosts other than the first have nothing to say
+            continue
+        if as_json:
+            print(json.dumps({"run": str(fitted.path), "summary": fitted.summary}))
+        else:
             print_summary(fitted.path, fitted.summary)
 
 

@@ -4,7 +4,7 @@ The command line, the benchmarks and the reproduction are callers of this file.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,7 @@ from .inference.likelihoods import Likelihood
 from .inference.model import Model
 from .inference.training import Budget, State
 from .methods import BMR, Method
+from .names import figures_as_text
 from .networks import NetworkSource, network_from
 from .storage.structured import from_data
 from .structure.layout import Fixed
@@ -65,6 +66,13 @@ class Fit:
     summary: dict[str, Any] = field(default_factory=dict)
     test: tuple[np.ndarray, np.ndarray] | None = None
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        names = [name for name in ("accuracy", "nll", "ece", "rmse") if name in self._last_figures()]
+        figures = figures_as_text({name: self._last_figures()[name] for name in names}, ".3f")
+        parts = [f"{self.sparsity:.1%} pruned", *(f"{name} {text}" for name, text in figures.items())]
+        place = "" if self.path is None else f", {str(self.path)!r}"
+        return f"<Fit {self.config.data} · {self.config.network} · {self.method.name}: {', '.join(parts)}{place}>"
 
     @property
     def network(self) -> Any:
@@ -179,7 +187,13 @@ class Fit:
             self.model, state, self.example, card, test, temperature=card.mean_temperature,
             kl_weight=float(self.state.kl_weight),
         )  # fmt: skip
-        return export_network(source, Path(path), Path(path).suffix.removeprefix("."), posterior, rounding, draws)
+        form = Path(path).suffix.removeprefix(".")
+        measured = export_network(source, Path(path), form, posterior, rounding, draws)
+        if self.path is not None:
+            with suppress(RunError):  # a note for its report: a folder that cannot be written spoils no export
+                line = {"file": Path(path).name, **measured.as_data(), **environment()}
+                RunFolder(self.path).append("exports.jsonl", line)
+        return measured
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
         try:
@@ -262,7 +276,7 @@ def fit(  # the one door: everything that a run can be told
     keep_best: bool = False,
     halvings: int = 0,
     on_epoch: Callable[[Epoch], None] | None = None,
-    progress: bool | None = None,
+    progress: bool = True,
     how_to_resume: str | None = None,
 ) -> Any:
     """Trains a network and prunes it while it trains. Gives a `Fit`; with `seeds`, a list of them.
@@ -285,7 +299,8 @@ def fit(  # the one door: everything that a run can be told
     **out** keeps the run in a folder (one a seed inside it, with `seeds`): a killed or stopped run goes on with
     **resume**, **overwrite** replaces it, **keep_best** also keeps the checkpoint of the best objective, **halvings**
     goes back and halves the rate that often when the objective diverges.
-    **on_epoch** is called after every epoch. **progress** prints; where a folder is kept unless said otherwise.
+    **on_epoch** is called after every epoch: any function, or one of `ox.callbacks`. **progress** False shows nothing;
+    else there is a live view on a terminal and a line an epoch elsewhere.
     """
     method = BMR() if method is None else method
     if not isinstance(method, Method):
@@ -296,9 +311,8 @@ def fit(  # the one door: everything that a run can be told
     method = method if start is None else starting.started(method, start)
     numbers = _seeds(seed, seeds)
     paths = _paths(out, numbers, seeds is not None)
-    show = bool(paths) if progress is None else progress
     words = how_to_resume or "the same call of fit with resume=True"
-    keeping = Keeping(paths, resume, overwrite, keep_best, halvings, words, on_epoch, show)
+    keeping = Keeping(paths, resume, overwrite, keep_best, halvings, words, on_epoch, progress)
     where = devices if isinstance(devices, Devices) else Devices() if devices is None else Devices.of(devices)
     image_size = network.image_size if isinstance(network, NetworkSource) else None
     dtype = _dtype(compute_dtype)

@@ -105,7 +105,7 @@ class Method:
         evidence decides which, no longer how many. Nothing is undone, since the share was asked for. It trains at
         `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have
         further to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 %
-        (`docs/recipe.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
+        (`docs/lab/notebook.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
         if self.reduction is None and not self.posterior.has_deviations:  # gradual magnitude pruning
             return replace(self, reduction=Reduction(TargetSparsity(0.0, Magnitude()), Between(0.1, 0.8))).pruned_to(
                 sparsity, epochs
@@ -226,7 +226,7 @@ def HorseshoeBMR(**changes: Any) -> Method:  # noqa: N802
 
 
 def BMR(**changes: Any) -> Method:  # noqa: N802
-    """Our best recipe so far (`docs/recipe.md` says how it was found):
+    """Our best recipe so far (`docs/lab/notebook.md` says how it was found):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
     - a KL weight that the data can pay for: the divergence of a million weights outweighs some ten thousand images, and

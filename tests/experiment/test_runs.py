@@ -86,6 +86,14 @@ def test_progress_without_a_terminal_is_plain_lines(finished):
     assert "\x1b" not in output
 
 
+def test_a_run_says_nothing_or_in_json(data, finished):
+    path, _ = finished
+    words = ("train", data, NETWORK, "bmr-paper", *SMALL, "--out", path, "--resume")  # finished: nothing is trained
+    assert command(*words, "--quiet") == ""
+    (line,) = command(*words, "--json").splitlines()
+    assert json.loads(line) == {"run": str(path), "summary": RunFolder.open(path).read_json("summary.json")}
+
+
 def test_evaluate_gives_the_figures_of_the_last_epoch(finished):
     path, _ = finished
     figures, last = load(path).evaluate(), RunFolder.open(path).metrics()[-1]

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 
 def accuracy(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"]) -> float:
+    """The share of examples whose most probable class is the true one."""
     return float(np.mean(probabilities.argmax(1) == labels))
 
 

@@ -1,5 +1,6 @@
-"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors, and
-checkpoints: checkpoint.safetensors, the one before it, and, where asked for, the one of the best objective.
+"""A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors,
+examples.json (what it says of single test examples), exports.jsonl (the files that were made of it), and checkpoints:
+checkpoint.safetensors, the one before it, and, where asked for, the one of the best objective.
 
 Plain arrays and data in and out: whoever reads a folder does not wait for jax.
 """
@@ -48,6 +49,8 @@ CHECKPOINTS = ("last", "previous", "best")
 
 @dataclass(frozen=True)
 class RunFolder:
+    """One run on disk: reads and writes its files, each whole or not at all."""
+
     path: Path
 
     @staticmethod

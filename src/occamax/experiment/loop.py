@@ -79,6 +79,7 @@ class Loop:
         self.program, self.train, self.evaluation, self.should_stop = program, train, evaluation, should_stop
         self.reduction = program.method.reduction
         self.feeder: Feeder | None = None
+        self.answers: list[np.ndarray] | None = None  # of the last evaluation, one a seed
         self.held = _held_out(train, program)
         targets = np.asarray(train.targets if isinstance(train, Stream) else train[1])
         tolerance = None if self.reduction is None else self.reduction.tolerance
@@ -198,6 +199,8 @@ class Loop:
         """The figures of every seed's predictive."""
         predictive, targets = jax.device_get(self.program.evaluate(state, *data, num_samples)), np.asarray(data[1])
         seeds = range(len(self.program.seeds))
+        if with_floor:
+            self.answers = [np.asarray(of_seed(predictive, i).expectation) for i in seeds]
         return [score(self.program.model, of_seed(predictive, i), targets, with_floor) for i in seeds]
 
 

@@ -1,21 +1,24 @@
-"""What a user sees while a run trains: one live line on a terminal, one plain line an epoch elsewhere."""
+"""What a user sees while a run trains: one live view on a terminal, one plain line an epoch elsewhere."""
 
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from ..names import figures_as_text, label
 from .config import Config
 from .devices import is_first_host
 from .loop import Epoch
 from .program import Program
+
+SHOWN = ("accuracy", "nll", "ece", "rmse")
 
 
 class Progress:
@@ -26,63 +29,128 @@ class Progress:
         self.config, self.program = config, program
         self.console = console or Console(highlight=False, quiet=not (show and is_first_host()))
         self.first, self.began, self.first_took = first, time.perf_counter(), 0.0
-        self.bar: Bar | None = None
-        if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
-            self.bar = Bar(*columns, TextColumn("{task.fields[figures]}"), console=self.console)
+        self.view = View(self.title, config.epochs, first) if self.console.is_terminal else None
+        self.live = None if self.view is None else Live(self.view, console=self.console, refresh_per_second=2)
+
+    @property
+    def title(self) -> str:
+        config, seeds = self.config, list(self.program.seeds)
+        words = f"{config.data} · {config.network} · {label(config.method)}"
+        return words + (f" · {len(seeds)} seeds" if len(seeds) > 1 else f" · seed {seeds[0]}")
 
     def __enter__(self) -> "Progress":
-        config, seeds = self.config, list(self.program.seeds)
-        title = f"{config.data} · {config.network} · {label(config.method)}"
-        title += f" · {len(seeds)} seeds" if len(seeds) > 1 else f" · seed {seeds[0]}"
-        if self.bar is None:
-            words = f"{title}: {config.epochs} epochs of {config.steps_per_epoch} steps"
+        if self.live is None:
+            words = f"{self.title}: {self.config.epochs} epochs of {self.config.steps_per_epoch} steps"
             self.console.print(words, soft_wrap=True)
         else:
-            self.task = self.bar.add_task(title, total=config.epochs, completed=self.first, figures="compiling …")
-            self.bar.start()
+            self.live.start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        if self.live is not None:
+            self.live.stop()
 
     def show(self, epoch: Epoch) -> None:
         elapsed, done = time.perf_counter() - self.began, epoch.number - self.first
         if done == 1:
             self.first_took = elapsed
         per_epoch = elapsed if done == 1 else (elapsed - self.first_took) / (done - 1)
-        figures = self._figures(epoch)
-        if any(epoch.undone):
-            figures += f"  the reduction before it was undone{_which(epoch.undone)}: the fit did not recover"
-        if self.bar is not None:
-            self.bar.update(self.task, completed=epoch.number, figures=figures)
-            return
         left = per_epoch * (self.config.epochs - epoch.number)
-        self.console.print(
-            f"epoch {epoch.number:>3}/{self.config.epochs}  {figures}  left {clock(left)}", soft_wrap=True
-        )
+        steps = self.config.steps_per_epoch * len(self.program.seeds) / epoch.train_seconds
+        means = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
+        undone = ""
+        if any(epoch.undone):
+            undone = f"the reduction before epoch {epoch.number} was undone{_which(epoch.undone)}: no recovery"
+        if self.view is not None and self.live is not None:
+            layers = {} if self.program.method.reduction is None else layer_sparsity(self.program, epoch)
+            self.view.take(epoch.number, steps, left, means, layers, undone)
+            self.live.refresh()
+            return
+        line = f"epoch {epoch.number:>3}/{self.config.epochs}  {self._figures(epoch, means, steps)}  left {clock(left)}"
+        self.console.print(line + (f"  {undone}" if undone else ""), soft_wrap=True)
 
-    def _figures(self, epoch: Epoch) -> str:
-        mean = {name: float(np.mean([line[name] for line in epoch.metrics])) for name in epoch.metrics[0]}
-        steps = self.config.steps_per_epoch * len(self.program.seeds)
-        parts = [f"{steps / epoch.train_seconds:5.0f} steps/s", self._bound(mean["neg_elbo"], mean["kl_weight"])]
-        parts += [f"{name} {mean[name]:.3f}" for name in ("accuracy", "nll", "ece", "rmse") if name in mean]
+    def _figures(self, epoch: Epoch, means: dict[str, float], steps: float) -> str:
+        parts = [f"{steps:5.0f} steps/s", bound_as_text(means)]
+        parts += [f"{name} {means[name]:.3f}" for name in SHOWN if name in means]
         if self.program.method.reduction is not None:
-            parts.append(f"sparsity {mean['sparsity']:.3f} [{layer_sparsity(self.program, epoch)}]")
+            shares = [f"{100 * share:.0f}" for share in layer_sparsity(self.program, epoch).values()]
+            shares = shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]
+            parts.append(f"sparsity {means['sparsity']:.3f} [{' '.join(shares)} %]")
         return "  ".join(parts)
 
-    @staticmethod
-    def _bound(neg_elbo: float, weight: float) -> str:
-        """The evidence bound; it says so where something else is minimised."""
-        return f"neg_elbo {neg_elbo:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:.2g})")
+
+class View:
+    """The live view of a run: how far it is, its figures with their past, what is gone of each layer."""
+
+    def __init__(self, title: str, epochs: int, done: int):
+        self.title, self.epochs, self.done = title, epochs, done
+        self.began, self.words, self.undone = time.perf_counter(), "compiling …", ""
+        self.past: dict[str, list[float]] = {}
+        self.bound, self.layers = "", {}
+
+    def take(
+        self, epoch: int, steps: float, left: float, means: dict[str, float], layers: dict[str, float], undone: str
+    ) -> None:
+        """An epoch is over."""
+        self.done, self.words = epoch, f"{steps:,.0f} steps/s · left {clock(left)}"
+        for name in (*SHOWN, *(("sparsity",) if layers else ())):
+            if name in means:
+                self.past.setdefault(name, []).append(means[name])
+        self.bound, self.layers, self.undone = bound_as_text(means), layers, undone or self.undone
+
+    def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
+        elapsed = clock(time.perf_counter() - self.began)
+        yield Text(self.title, "bold", no_wrap=True, overflow="ellipsis")
+        share = self.done / max(1, self.epochs)
+        yield Text(f"{bar(share, 30)} epoch {self.done}/{self.epochs} · {self.words} · {elapsed} gone", no_wrap=True)
+        if self.past:
+            figures = Table.grid(padding=(0, 2))
+            for name, values in self.past.items():
+                figures.add_row(name, f"{values[-1]:.3f}", Text(sparkline(values), "cyan"))
+            yield figures
+            yield Text(self.bound, "dim")
+        if self.layers:
+            yield self._layers(max(4, console.height - 12))
+        if self.undone:
+            yield Text(self.undone, "yellow")
+
+    def _layers(self, room: int) -> Table:
+        """The pruned share of each layer; of very many, the first ones that there is room for."""
+        table = Table.grid(padding=(0, 2))
+        for name, share in list(self.layers.items())[:room]:
+            table.add_row(name, Text(bar(share, 20), "magenta"), f"{share:.0%}")
+        if len(self.layers) > room:
+            table.add_row(f"… and {len(self.layers) - room} more layers", "", "")
+        return table
 
 
-def layer_sparsity(program: Program, epoch: Epoch) -> str:
-    """Removed per cent of each layer, in order, of the first seed; long networks are cut short."""
-    mask = np.asarray(epoch.state.mask[0])
-    shares = [f"{100 * (1 - mask[start:stop].mean()):.0f}" for start, stop in program.model.layout.bounds]
-    return " ".join(shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]) + " %"
+def bar(share: float, width: int) -> str:
+    """A bar of eighths of a character."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width, "·")
+
+
+def sparkline(values: Sequence[float], width: int = 30) -> str:
+    """The last values as small columns between the lowest and the highest."""
+    shown = [value for value in values[-width:] if np.isfinite(value)]
+    if not shown:
+        return ""
+    low, span = min(shown), (max(shown) - min(shown)) or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * (value - low) / span))] for value in shown)
+
+
+def bound_as_text(means: dict[str, float]) -> str:
+    """The evidence bound; it says so where something else is minimised."""
+    weight = means["kl_weight"]
+    return f"neg_elbo {means['neg_elbo']:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:.2g})")
+
+
+def layer_sparsity(program: Program, epoch: Epoch) -> dict[str, float]:
+    """The removed share of each layer, in order, of the first seed."""
+    mask, layout = np.asarray(epoch.state.mask[0]), program.model.layout
+    pairs = zip(layout.names, layout.bounds, strict=True)
+    return {name: 1.0 - float(mask[start:stop].mean()) for name, (start, stop) in pairs}
 
 
 def _which(undone: list[bool]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..data import Stream
 from ..errors import ArgumentError, DivergedError, RunError, StoppedError
+from ..inference.likelihoods import Categorical
 from ..inference.model import Model
 from ..inference.training import State
 from ..storage import RunLock
@@ -23,6 +24,7 @@ from .checkpoint import Loaded, load_state
 from .config import Config
 from .devices import Devices, is_first_host
 from .environment import environment, source_commit
+from .examining import examined
 from .folder import RunFolder
 from .loop import Epoch, Evaluation, Loop, PausedError
 from .program import LONGEST_CHUNK, Program, Task, of_seed, stack
@@ -194,7 +196,7 @@ class Session:
             finally:
                 if writer is not None:
                     writer.close()
-        return self._finished(program, state, history, rates, time.perf_counter() - began)
+        return self._finished(program, state, history, rates, time.perf_counter() - began, loop.answers)
 
     def _loop(self, program: Program, history: list[list[dict[str, Any]]]) -> Loop:
         if self.data is None:
@@ -237,7 +239,13 @@ class Session:
         )
 
     def _finished(
-        self, program: Program, state: State, history: list[list[dict[str, Any]]], rates: list[float], seconds: float
+        self,
+        program: Program,
+        state: State,
+        history: list[list[dict[str, Any]]],
+        rates: list[float],
+        seconds: float,
+        answers: list[np.ndarray] | None,
     ) -> list[Trained]:
         state = self.devices.gather(state)
         if self.folders and not is_first_host():
@@ -247,9 +255,17 @@ class Session:
             own, summary = of_seed(state, i), {}
             if self.folders:
                 save_weights(self.folders[i], program.model, own)
+                if answers is not None and isinstance(program.model.likelihood, Categorical):
+                    self._examine(self.folders[i], answers[i])
                 summary = _summarise(program, self.folders[i], np.asarray(own.mask), rates, seconds)
             found.append(Trained(own, lines, summary))
         return found
+
+    def _examine(self, folder: RunFolder, answers: np.ndarray) -> None:
+        assert self.experiment.test is not None
+        inputs, targets = (np.asarray(array) for array in self.experiment.test)
+        names = self.experiment.config.origin.get("data", {}).get("class_names")
+        folder.write_json("examples.json", examined(answers, inputs, targets, names))
 
 
 @eqx.filter_jit

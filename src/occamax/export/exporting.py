@@ -64,6 +64,12 @@ class Measured:
     removed: int = 0  # weights that became zero when they were rounded
     figures_before: dict[str, float] | None = None  # of the network before it was rounded, on the examples compared
 
+    def as_data(self) -> dict[str, Any]:
+        """Sizes, latencies and figures as plain values, the dense network's before the file's."""
+        names = "numbers", "nonzero", "bytes", "zipped", "zipped_masked", "difference", "compared", "figures", "tested"
+        times = {str(size): list(pair) for size, pair in self.milliseconds.items()}
+        return {**{name: getattr(self, name) for name in names}, "milliseconds": times}
+
 
 def export_network(
     source: Exportable,

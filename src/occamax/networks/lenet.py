@@ -12,6 +12,8 @@ from ._parts import convolve, halve
 
 
 class LeNet(eqx.Module):
+    """LeNet-5 with tanh: three 5 × 5 convolutions, mean pooling, two linear layers. Images (channels, 32, 32)."""
+
     convolutions: tuple[eqx.nn.Conv2d, ...]
     hidden: eqx.nn.Linear
     head: eqx.nn.Linear

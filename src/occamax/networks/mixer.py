@@ -28,6 +28,8 @@ class MixerBlock(eqx.Module):
 
 
 class Mixer(eqx.Module):
+    """An MLP-Mixer over patches of an image (channels, height, width)."""
+
     embed: eqx.nn.Linear
     blocks: tuple[MixerBlock, ...]
     norm: eqx.nn.LayerNorm

@@ -11,6 +11,8 @@ from ._parts import split_or_none
 
 
 class MLP(eqx.Module):
+    """A multi-layer perceptron: the input flattened, `hidden` layers with swish, a linear output layer."""
+
     layers: tuple[eqx.nn.Linear, ...]
     dropout: eqx.nn.Dropout
     activation: Callable[[Array], Array] = eqx.field(static=True)

@@ -78,6 +78,8 @@ class TransformerBlock(eqx.Module):
 
 
 class ViT(eqx.Module):
+    """A vision transformer over patches of an image (channels, height, width)."""
+
     tokens: eqx.nn.Embedding  # row 0 is the class token, the other rows are added to it and to the patches
     embed: eqx.nn.Linear
     norm_embed: eqx.nn.LayerNorm

@@ -4,15 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
-
-from .figures import new_figure, style
 from .runs import Group
 
-APART = 0.25  # epochs between the marks of one reduction
 FIELDS = "removed", "predicted", "expected_nll", "divergence", "data_count"
 
 
@@ -47,56 +40,9 @@ def foretold(lines: Sequence[dict[str, Any]]) -> list[Foretold]:
     return found
 
 
-def draw(group: Group) -> Figure | None:
-    """Of the first seed, reduction by reduction; None where there is nothing to draw."""
-    found = foretold(group.lines("reductions.jsonl"))
-    if not found:
-        return None
-    figure, (axis,) = new_figure(1, 1, 8.4, 2.8)
-    colour = style(group)[0]
-    series = {"predicted": ("#777777", "o", "none", "predicted: ΔF, summed")}
-    if is_tempered(found):
-        series["measured"] = (colour, "o", colour, "measured: the tempered bound, which ΔF is of")
-        series["evidence"] = ("#000000", "D", "none", "measured: the evidence bound")
-    else:
-        series["measured"] = (colour, "o", colour, "measured: the evidence bound, which ΔF is of")
-    places = np.array([[one.epoch + APART * i for i in range(len(series))] for one in found])  # beside each other
-    values = np.array([[getattr(one, name) for name in series] for one in found])
-    axis.plot(places.T, values.T, color="#BBBBBB", linewidth=0.8, zorder=1)
-    for i, (line, marker, face, words) in enumerate(series.values()):
-        axis.plot(places[:, i], values[:, i], marker, color=line, markerfacecolor=face, markersize=5, label=words)
-    undone = [one.is_undone for one in found]
-    if any(undone):
-        axis.plot(places[undone, 1], values[undone, 1], "x", color="#000000", markersize=11, label="undone")
-    _scale(axis, values)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.set_xlabel("epoch that follows the reduction")
-    axis.set_ylabel("gain, nats")
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
-    return figure
-
-
 def is_tempered(found: Sequence[Foretold]) -> bool:
     """Whether ΔF was of another bound than that of the evidence, in any of them."""
     return any(one.measured != one.evidence for one in found)
-
-
-def _scale(axis: Axes, values: np.ndarray) -> None:
-    """Logarithmic, since reductions differ by powers of ten; around zero linear, where there is something below it."""
-    if (values > 0).all():
-        axis.set_yscale("log")
-        low, high = values.min() / 2, 2 * values.max()
-        axis.set_ylim(low, high)
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 1e3 * low else (1.0, 2.0, 5.0)))
-    else:
-        sizes = np.abs(values[values != 0])
-        smallest = 10.0 ** math.floor(math.log10(max(sizes.min(initial=1e9), 1.0)))
-        axis.set_yscale("symlog", linthresh=smallest, linscale=1.0)
-        axis.axhline(0.0, color="#000000", linewidth=0.6)
-        axis.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=smallest))
-        axis.margins(y=0.1)
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(value)))
-    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def signed(nats: float) -> str:

@@ -1,48 +1,49 @@
-"""One self-contained HTML page about some runs."""
+"""One self-contained HTML page about some runs: whole without JavaScript, explored with it."""
 
 import html
 from collections.abc import Sequence
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 from .. import __version__
 from ..storage import write_atomic
-from . import nats
-from .figures import curves, evidence, first_layer, pruned_by_layer, svg
+from . import charts, exported, nats, pictures
 from .runs import Group
+from .styles import colour, dashes
 from .table import SHOWN, comparison, legend
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #ddd; }
-h3 { font-size: 1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-table { font-size: .88rem; } td, th { padding: .25rem .5rem; text-align: right; white-space: nowrap; }
-th { border-bottom: 2px solid #444; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
-tr:nth-child(even) { background: #f6f6f6; } td.best { font-weight: 700; } .note { color: #555; font-size: .9rem; }
-table.grid > tbody > tr > td { vertical-align: top; } .grid table { font-size: .8rem; }
-.grid a { color: inherit; text-decoration: none; } .grid a:hover table { outline: 2px solid #0072B2; }
-svg { max-width: 100%; height: auto; } .scroll { overflow-x: auto; }
-"""
+# nothing may be fetched from anywhere
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def write_report(groups: Sequence[Group], out: Path) -> None:
     """Writes the page about some groups of runs, in their order."""
     sections = [_section(cell, list(members)) for cell, members in groupby(groups, key=lambda group: group.cell)]
     page = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>occamax report</title><style>{STYLE}</style></head><body>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">
+<title>occamax report</title><style>
+{_beside("page.css")}</style></head><body>
 <h1>occamax report</h1>
 <p class="note">{_circumstances(groups)}</p>
 {_overview(groups)}
 {"".join(sections)}
-</body></html>
+<script>
+{_beside("page.js")}</script></body></html>
 """
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, page.encode())
 
 
+def _beside(name: str) -> str:
+    return (files("occamax.report") / name).read_text(encoding="utf-8")
+
+
 def _anchor(cell: tuple[str, str]) -> str:
-    return f"{cell[0]}-{cell[1]}"
+    return html.escape(f"{cell[0]}-{cell[1]}")
 
 
 def _overview(groups: Sequence[Group]) -> str:
@@ -77,9 +78,10 @@ def _circumstances(groups: Sequence[Group]) -> str:
 
 
 def _section(cell: tuple[str, str], groups: list[Group]) -> str:
+    """All about the methods on one data set and network."""
     config = groups[0].config
     parts = [
-        f'<h2 id="{_anchor(cell)}">{cell[0]} · {cell[1]}</h2>',
+        f'<h2 id="{_anchor(cell)}">{html.escape(" · ".join(cell))}</h2>',
         f'<p class="note">{config.epochs} epochs of {config.steps_per_epoch} steps on {config.batch_size} examples; '
         f"predictions average {config.num_samples} draws of the weights. "
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
@@ -88,17 +90,18 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
         f'<p class="note">{html.escape(legend(groups))}</p>',
         *_tempering(groups),
         "<h3>By epoch</h3>",
-        svg(curves(groups)),
+        _switches(groups),
+        _charts(charts.curves(groups)),
+        *_layers(groups),
+        *_calibrated(groups),
+        *(part for group in groups for part in _reductions(group)),
+        *_examples(groups),
+        *exported.section(groups),
     ]
-    reduced = [group for group in groups if group.value("sparsity").any()]
-    if reduced:
-        parts += ["<h3>Pruned fraction by layer</h3>", svg(pruned_by_layer(reduced))]
-    for group in groups:
-        parts += _reductions(group)
-    pictures = [svg(figure) for figure in map(first_layer, groups) if figure is not None]
-    if pictures:
-        parts += ["<h3>First layer: what the strongest units look at</h3>", *pictures]
-    return "\n".join(parts)
+    units = [found for found in map(pictures.first_layer, groups) if found is not None]
+    if units:
+        parts += ["<h3>First layer: what the strongest units look at</h3>", *units]
+    return f"<section>{chr(10).join(parts)}</section>"
 
 
 def _seeds(groups: list[Group]) -> str:
@@ -109,16 +112,77 @@ def _seeds(groups: list[Group]) -> str:
     return "± is the deviation over seeds." + (" Where there is none, it is one seed." if 1 in counts else "")
 
 
+def _charts(found: Sequence[str]) -> str:
+    return f'<div class="charts">{"".join(found)}</div>'
+
+
+def _switches(groups: Sequence[Group]) -> str:
+    """The legend of all charts of a section; a script makes each entry switch its method on and off."""
+    items = ""
+    for group in groups:
+        line = f'<svg viewBox="0 0 26 8"><path class="line" d="M0 4H26" stroke-dasharray="{dashes(group)}"/></svg>'
+        name = html.escape(group.label)
+        items += f'<li data-method="{name}" style="--c:{colour(group)}">{line}{name}</li>'
+    return f'<ul class="switches" style="color:inherit">{items}</ul>'
+
+
+def _layers(groups: Sequence[Group]) -> list[str]:
+    """The pruned share of each layer, the mean over seeds, one column a method that prunes."""
+    reduced = [group for group in groups if group.value("sparsity").any()]
+    if not reduced:
+        return []
+    layers = reduced[0].summaries[0]["sizes"]["layers"]
+    shares = []
+    for group in reduced:
+        runs = [summary["sizes"]["layers"] for summary in group.summaries]
+        shares.append(np.mean([[1 - one["remaining"] / one["weights"] for one in run] for run in runs], axis=0))
+    head = "".join(f"<th>{html.escape(group.label)}</th>" for group in reduced)
+    rows = ""
+    for i, layer in enumerate(layers):
+        pairs = zip(reduced, shares, strict=True)
+        bars = "".join(f"<td>{_bar(colour(group), share[i])}</td>" for group, share in pairs)
+        rows += f"<tr><td>{html.escape(layer['name'])}</td><td>{layer['weights']:,}</td>{bars}</tr>\n"
+    table = f"<thead><tr><th>layer</th><th>weights</th>{head}</tr></thead>\n<tbody>{rows}</tbody>"
+    return [
+        "<h3>Pruned fraction by layer</h3>",
+        f'<div class="scroll"><table class="sortable">{table}</table></div>',
+    ]
+
+
+def _bar(own: str, share: float) -> str:
+    return f'<span class="bar" style="--c:{own}"><i style="width:{100 * share:.1f}%"></i></span>{share:.1%}'
+
+
+def _calibrated(groups: Sequence[Group]) -> list[str]:
+    found = charts.reliability(groups)
+    if found is None:
+        return []
+    note = "Of the first seed, in bins of equal width. Below the diagonal a network is surer than it is right."
+    return ["<h3>Is it as sure as it is right?</h3>", _charts([found]), f'<p class="note">{note}</p>']
+
+
 def _reductions(group: Group) -> list[str]:
     """What was foretold and measured of a method's reductions, if it made any."""
     name, parts = html.escape(group.label), []
-    figure = nats.draw(group)
-    if figure is not None:
-        parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>", svg(figure)]
+    found = charts.foretold(group)
+    if found is not None:
+        parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>", _charts([found])]
         parts.append(f'<p class="note">{html.escape(nats.in_words(group))}</p>')
-    figure = evidence(group) if group.value("sparsity").any() else None
-    if figure is not None:
-        parts += [f"<h3>{name}: what the evidence said of each weight</h3>", svg(figure)]
+    histograms = charts.evidence(group) if group.value("sparsity").any() else []
+    if histograms:
+        parts += [f"<h3>{name}: what the evidence said of each weight</h3>", _charts(histograms)]
+    return parts
+
+
+def _examples(groups: Sequence[Group]) -> list[str]:
+    found = [(group, pictures.examples(group)) for group in groups]
+    kept = [(group, words) for group, words in found if words is not None]
+    if not kept:
+        return []
+    parts = ["<h3>Test examples</h3>"]
+    for i, (group, words) in enumerate(kept):
+        is_open = " open" if i + 1 == len(kept) else ""
+        parts.append(f"<details{is_open}><summary>{html.escape(group.label)}</summary>{words}</details>")
     return parts
 
 
@@ -134,12 +198,14 @@ def _tempering(groups: list[Group]) -> list[str]:
 def _table(groups: list[Group]) -> str:
     header, rows, best = comparison(groups)
     head = "".join(f"<th>{html.escape(title)}</th>" for title in header)
-    return f'<div class="scroll"><table><tr>{head}</tr>\n{_rows(rows, best)}</table></div>'
+    body = f"<thead><tr>{head}</tr></thead>\n<tbody>{_rows(rows, best, is_switched=True)}</tbody>"
+    return f'<div class="scroll"><table class="sortable">{body}</table></div>'
 
 
-def _rows(rows: list[list[str]], best: list[list[bool]]) -> str:
+def _rows(rows: list[list[str]], best: list[list[bool]], is_switched: bool = False) -> str:
     lines = ""
     for row, flags in zip(rows, best, strict=True):
         cells = (f"<td{' class=best' * flag}>{html.escape(entry)}</td>" for entry, flag in zip(row, flags, strict=True))
-        lines += f"<tr>{''.join(cells)}</tr>\n"
+        switched = f' data-series="{html.escape(row[0])}"' if is_switched else ""
+        lines += f"<tr{switched}>{''.join(cells)}</tr>\n"
     return lines

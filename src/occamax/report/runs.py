@@ -74,6 +74,12 @@ class Group:
         """A .jsonl file of the first run; none where its folder was not kept."""
         return self.folders[0].lines(name) if self.folders else []
 
+    def examples(self) -> dict[str, Any]:
+        """What the first run says of single test examples; nothing where that was not kept, as before 0.2."""
+        if not self.folders or not (self.folders[0].path / "examples.json").is_file():
+            return {}
+        return self.folders[0].read_json("examples.json")
+
     def value(self, name: str) -> np.ndarray:
         """The last value of each seed; not a number where there is none, as of a point estimate's bound."""
         if name == "neg_elbo" and self.is_point:

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..names import LABELS
-from ..report.figures import CURVES, STYLES, draw_curve, logarithmic, new_figure
+from ..report.figures import draw_curve, logarithmic, new_figure
+from ..report.styles import CURVES, STYLES
 from .cells import QUANTILES, CellResult
 from .grid import DATA, METHODS, NETWORKS
 

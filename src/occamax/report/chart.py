@@ -1,0 +1,227 @@
+"""Charts as SVG elements: drawn here once, so that they stand in a page without JavaScript; `page.js` adds values under
+the pointer and methods that switch on and off, from the data beside each chart. Colours of text and axes are those of
+the page, light or dark."""
+
+import html
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+WIDTH, HEIGHT = 420, 250
+LEFT, RIGHT, TOP, BOTTOM = 60, 10, 12, 38  # margins
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers to the share of an axis. **linear** of kind "symlog" is where it is linear, around zero."""
+
+    low: float
+    high: float
+    kind: str = "linear"  # linear, log, symlog
+    linear: float = 1.0
+
+    @staticmethod
+    def over(values: np.ndarray, kind: str = "linear", margin: float = 0.05) -> "Scale":
+        """The scale that holds these values, with a margin at both ends."""
+        finite = values[np.isfinite(values)]
+        smallest = 10.0 ** math.floor(math.log10(max(np.abs(finite[finite != 0]).min(initial=1e9), 1.0)))
+        low, high = float(finite.min()), float(finite.max())
+        plain = Scale(low, high, kind, smallest)
+        ends = np.array([plain._bent(low), plain._bent(high)])
+        room = margin * (ends[1] - ends[0]) or 0.5 * abs(ends[0]) or 0.5
+        return Scale(plain._straight(ends[0] - room), plain._straight(ends[1] + room), kind, smallest)
+
+    def __call__(self, value: float) -> float:
+        low, high = self._bent(self.low), self._bent(self.high)
+        return (self._bent(value) - low) / (high - low)
+
+    def _bent(self, value: float) -> float:
+        if self.kind == "log":
+            return math.log10(value)
+        if self.kind == "symlog":
+            return math.copysign(math.log10(1 + abs(value) / self.linear), value)
+        return value
+
+    def _straight(self, bent: float) -> float:
+        if self.kind == "log":
+            return 10.0**bent
+        if self.kind == "symlog":
+            return math.copysign(self.linear * (10.0 ** abs(bent) - 1), bent)
+        return bent
+
+    def ticks(self) -> list[float]:
+        if self.kind == "symlog":
+            sizes = [self.linear * 10.0**i for i in range(12)]
+            found = [0.0, *sizes, *(-size for size in sizes)]
+        elif self.kind == "log" and self.high > 4 * self.low:
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            found = [step * 10.0**i for i in decades for step in (1, 2, 5)]
+            found = found if self.high < 1e3 * self.low else [10.0**i for i in decades]
+        else:
+            step = _round_step((self.high - self.low) / 4)
+            found = [step * i for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [tick for tick in sorted(found) if self.low <= tick <= self.high]
+
+
+def _round_step(wanted: float) -> float:
+    size = 10.0 ** math.floor(math.log10(wanted))
+    return next(size * step for step in (1, 2, 5, 10) if size * step >= wanted * 0.999)
+
+
+@dataclass(frozen=True)
+class Series:
+    """**ys** over **xs**; **low** and **high** span a band. **mark** "line" joins the points, "points" sets dots,
+    "both" does both; **notes** are said of each point under the pointer, in place of its value."""
+
+    name: str
+    colour: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    dashes: str = ""
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    mark: str = "line"
+    notes: Sequence[str] | None = None
+    method: str = ""  # that switches it; its name unless given
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart. **by_x** shows all series at the pointer's place; else the nearest point alone. **diagonal** is drawn
+    from corner to corner."""
+
+    title: str
+    series: Sequence[Series]
+    x_label: str
+    y_label: str
+    kind: str = "linear"  # of the y axis
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    by_x: bool = True
+    diagonal: bool = False
+    has_legend: bool = False  # of its own, where its series are no methods
+
+    def svg(self) -> str:
+        """A figure with the drawing and its data."""
+        x, y = self._scales()
+        parts = [_axes(x, y, self.x_label, self.y_label)]
+        if self.diagonal:
+            parts.append(f'<path class="rule" d="M{_px(x, x.low)} {_py(y, y.low)}L{_px(x, x.high)} {_py(y, y.high)}"/>')
+        if self.kind == "symlog" and y.low < 0 < y.high:
+            parts.append(f'<path class="rule" d="M{LEFT} {_py(y, 0)}H{WIDTH - RIGHT}"/>')
+        parts += [_drawn(series, x, y) for series in self.series]
+        data = {"byX": self.by_x, "x": self.x_label, "series": [_data(series, x, y) for series in self.series]}
+        return figure(self.title, "".join(parts), data, self._legend() if self.has_legend else "")
+
+    def _legend(self) -> str:
+        items = (f'<span style="--c:{one.colour}"><i></i>{html.escape(one.name)}</span>' for one in self.series)
+        return f'<p class="legend">{"".join(items)}</p>'
+
+    def _scales(self) -> tuple[Scale, Scale]:
+        xs = np.concatenate([np.asarray(one.xs, float) for one in self.series])
+        ys = np.concatenate(
+            [np.asarray(part, float) for one in self.series for part in (one.ys, one.low, one.high) if part is not None]
+        )
+        kind = "linear" if self.kind == "log" and not (ys[np.isfinite(ys)] > 0).all() else self.kind
+        x = Scale.over(xs, margin=0.02) if self.x_range is None else Scale(*self.x_range)
+        return x, Scale.over(ys, kind) if self.y_range is None else Scale(*self.y_range, kind)
+
+
+def figure(title: str, drawing: str, data: dict[str, Any], extra: str = "") -> str:
+    """A drawing with its title, and its data for the script."""
+    name = html.escape(title)
+    return (
+        f'<figure class="chart"><figcaption>{name}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">{drawing}</svg>'
+        f'{extra}<script type="application/json">{as_json(data)}</script></figure>'
+    )
+
+
+def as_json(data: Any) -> str:
+    """JSON that may stand inside a page."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def short(value: float) -> str:
+    """A number as an axis has it: few digits, thousands apart, a true minus."""
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def _px(scale: Scale, value: float) -> float:
+    return round(LEFT + scale(value) * (WIDTH - LEFT - RIGHT), 1)
+
+
+def _py(scale: Scale, value: float) -> float:
+    return round(TOP + (1 - scale(value)) * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
+    parts = [f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>']
+    for tick in y.ticks():
+        at = _py(y, tick)
+        parts.append(f'<path class="grid" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{short(tick)}</text>')
+    for tick in x.ticks():
+        parts.append(f'<text x="{_px(x, tick)}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{short(tick)}</text>')
+    parts.append(label(x_label))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(
+        f'<text transform="translate(10 {middle})rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>'
+    )
+    return "".join(parts)
+
+
+def label(words: str) -> str:
+    """Below the x axis."""
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    return f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(words)}</text>'
+
+
+def _points(series: Series, x: Scale, y: Scale, ys: Sequence[float]) -> list[tuple[float, float]]:
+    pairs = zip(series.xs, ys, strict=True)
+    return [(_px(x, float(one)), _py(y, float(two))) for one, two in pairs if math.isfinite(two)]
+
+
+def _drawn(series: Series, x: Scale, y: Scale) -> str:
+    points, parts = _points(series, x, y, series.ys), []
+    if series.low is not None and series.high is not None:
+        around = [*_points(series, x, y, series.high), *reversed(_points(series, x, y, series.low))]
+        parts.append(f'<polygon class="band" points="{_joined(around)}"/>')
+    if series.mark in ("line", "both"):
+        dashes = f' stroke-dasharray="{series.dashes}"' if series.dashes else ""
+        parts.append(f'<polyline class="line"{dashes} points="{_joined(points)}"/>')
+    if series.mark in ("points", "both"):
+        parts += [f'<circle cx="{one}" cy="{two}" r="3.5"/>' for one, two in points]
+    method = html.escape(series.method or series.name)
+    return f'<g data-series="{method}" style="--c:{series.colour}">{"".join(parts)}</g>'
+
+
+def _joined(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{one:g},{two:g}" for one, two in points)
+
+
+def _data(series: Series, x: Scale, y: Scale) -> dict[str, Any]:
+    """Where the points are and what they say; those that are no numbers are left out."""
+    kept = [i for i, value in enumerate(series.ys) if math.isfinite(value)]
+    points = _points(series, x, y, series.ys)
+    found: dict[str, Any] = {
+        "name": series.name,
+        "method": series.method or series.name,
+        "colour": series.colour,
+        "px": [one for one, _ in points],
+        "py": [two for _, two in points],
+        "x": [_rounded(series.xs[i]) for i in kept],
+        "y": [_rounded(series.ys[i]) for i in kept],
+    }
+    if series.notes is not None:
+        found["notes"] = [series.notes[i] for i in kept]
+    return found
+
+
+def _rounded(value: float) -> float:
+    return float(f"{float(value):.4g}")
