@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from .interop.flax_nnx import to_flax as to_flax
     from .interop.haiku_functions import from_haiku as from_haiku
     from .interop.haiku_functions import to_haiku as to_haiku
-    from .interop.moments import Moments as Moments
     from .interop.moments import named_from_vector as named_from_vector
     from .interop.moments import named_moments as named_moments
     from .interop.pytorch import from_torch as from_torch
@@ -137,7 +136,7 @@ _HOMES = {
     "inference.training": ("Budget", "State"),
     "interop.flax_nnx": ("from_flax", "to_flax"),
     "interop.haiku_functions": ("from_haiku", "to_haiku"),
-    "interop.moments": ("Moments", "named_from_vector", "named_moments"),
+    "interop.moments": ("named_from_vector", "named_moments"),
     "interop.pytorch": ("from_torch", "to_torch"),
     "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
     "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "TextTransformer", "ViT", "network_named"),

@@ -189,11 +189,15 @@ class Fit:
         )  # fmt: skip
         form = Path(path).suffix.removeprefix(".")
         measured = export_network(source, Path(path), form, posterior, rounding, draws)
-        if self.path is not None:
-            with suppress(RunError):  # a note for its report: a folder that cannot be written spoils no export
-                line = {"file": Path(path).name, **measured.as_data(), **environment()}
-                RunFolder(self.path).append("exports.jsonl", line)
+        self._note_export(Path(path), measured)
         return measured
+
+    def _note_export(self, path: Path, measured: Any) -> None:
+        """For the report of the run: a folder that cannot be written spoils no export."""
+        if self.path is not None:
+            with suppress(RunError):
+                line = {"file": path.name, **measured.as_data(), **environment()}
+                RunFolder(self.path).append("exports.jsonl", line)
 
     def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
         try:

@@ -22,7 +22,7 @@ class Feeder:
 
     def __init__(self, program: Program, stream: Stream, keys: Key[Array, "seeds"]):
         self.stream, self.devices = stream, program.devices
-        self.keys = jax.random.wrap_key_data(np.asarray(jax.random.key_data(keys)))  # of this host alone
+        self.keys = jax.random.wrap_key_data(jnp.asarray(np.asarray(jax.random.key_data(keys))))  # of this host alone
         held_out, batch_size = program.task.held_out, program.budget.batch_size
         chunks = program.chunks * program.budget.epochs
         starts = np.cumsum([0, *chunks])

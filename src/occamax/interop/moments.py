@@ -32,7 +32,7 @@ ADAM = (
 )
 
 
-class Moments(NamedTuple):
+class OrderedMoments(NamedTuple):
     """Mean and variance of every random weight, in the order of **layout**."""
 
     mean: Float[Array, "weights"]
@@ -48,7 +48,7 @@ def named_moments(
     var: Mapping[str, Any] | None = None,
     precision: Mapping[str, Any] | None = None,
     is_curvature: bool = True,
-) -> Moments:
+) -> OrderedMoments:
     """The moments of an independent Gaussian posterior over the weights of a network.
 
     **network** any network of ours: of `ox.from_torch`, then names are those of its `state_dict`. **example** one
@@ -66,7 +66,7 @@ def named_moments(
         raise ArgumentError(f"{word}: not all values are positive; add the prior's precision to the curvature")
     center = layout.pack(found) if mean is None else _in_order(found, layout, mean, "mean")
     warnings.warn(BARE if is_curvature else ADAM, stacklevel=2)
-    return Moments(center, spread if precision is None else 1.0 / spread, layout)
+    return OrderedMoments(center, spread if precision is None else 1.0 / spread, layout)
 
 
 def named_from_vector(module: Any, vector: Any) -> dict[str, np.ndarray]:
