@@ -74,7 +74,7 @@ class Adapted:
         return outputs, state.set(self.index, dict(after)) if mode.trains else state  # type: ignore[arg-type]
 
 
-def _flatten(network: Adapted) -> tuple[list[tuple[jtu.GetAttrKey, Any]], Any]:
+def _flatten(network: Adapted) -> tuple[list[tuple[Any, Any]], Any]:
     children = [(jtu.GetAttrKey(name), array) for name, array in network.arrays.items()]
     children += [(jtu.GetAttrKey("index"), network.index), (jtu.GetAttrKey("inference"), network.inference)]
     return children, (network.program, tuple(network.arrays), network.axis_name)
