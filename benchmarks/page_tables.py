@@ -9,6 +9,7 @@ import classics
 import curve
 import exports
 import numpy as np
+import one_shot
 import safety
 import study
 import trials
@@ -260,6 +261,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "curve": lambda path: curve.table(trials.lines_of(path)),
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
+    "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
     "methods": methods,
     "final": final,
     "final-beside": final_beside,
