@@ -12,6 +12,7 @@ import exports
 import float32
 import means
 import numpy as np
+import one_shot
 import reductions
 import safety
 import study
@@ -280,6 +281,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
+    "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
     "methods": methods,
     "final": final,
     "final-beside": final_beside,

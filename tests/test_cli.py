@@ -266,3 +266,21 @@ def test_a_default_folder_is_named_by_what_it_holds(place, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     command("train", place / "flowers.csv", SMALL, "bmr-paper", "--target", "kind", *QUICK, "--seed", 4, "--no-cache")
     assert (tmp_path / "runs" / "flowers-build_small-bmr-paper-seed4" / "summary.json").is_file()
+
+
+def test_a_run_begins_at_another_and_is_pruned_at_once(place, kinds):
+    """`--start RUN`, then `prune RUN`; what it left can be evaluated."""
+    out = place / "runs" / "again"
+    words = ("train", place / "flowers.csv", SMALL, "flat", "--target", "kind", *QUICK)
+    command(*words, "--start", kinds[0], "--out", out)
+    config = RunFolder.open(out).config()
+    assert config.origin["start"] == {"from": "run", "name": "kinds"}
+    assert config.settings["start"]["curvature"]["kind"] == "GaussNewton"
+    with pytest.raises(ArgumentError, match=r"start: .* is of another network"):
+        command("train", place / "shapes", SMALL, "flat", *QUICK, "--start", kinds[0], "--out", place / "runs" / "no")
+    said = command("prune", out, "--sparsity", 0.5, "--tolerance", 0, "--no-repair")
+    assert "sparsity 0.5" in said
+    assert RunFolder.open(place / "runs" / "again-pruned").config().settings["prune"]["repair"] is None
+    assert "accuracy" in command("evaluate", place / "runs" / "again-pruned")
+    with pytest.raises(ArgumentError, match="--order: 'size'"):
+        command("prune", out, "--order", "size", "--out", place / "runs" / "other")

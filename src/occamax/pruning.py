@@ -56,9 +56,9 @@ REPAIR = Repair()
 TEMPERATURES = np.exp(np.linspace(-2.0, 1.0, 25)).astype(np.float32)
 WHY_NOT = (
     "order: ΔF of a Laplace posterior prunes badly. Its term ln(P · prior²) is large for every weight of a layer that "
-    "the data determine well, so that such a layer goes at once, whatever its weights do together: half of an MLP "
-    "gone one by one cost ten points where the signal-to-noise ratio cost none (docs/trained.md). The held-out "
-    "examples still guard it. Leave `order` as it is, or train: ox.fit(network, data, start=ox.Trained())."
+    "the data determine well, so that much of such a layer may go at once, whatever its weights do together "
+    "(docs/trained.md). The held-out examples still guard it. Leave `order` as it is, or train from here: "
+    "ox.fit(network, data, start=ox.Trained())."
 )
 
 

@@ -93,7 +93,8 @@ def reduce_guide(model: Callable[..., Any], guide: Any, params: Any, *args: Any,
     mean, covariance = _gaussian(guide, params)
     if covariance.ndim == 1:
         pairs = _unpacked(guide, mean), _unpacked(guide, jnp.sqrt(covariance))
-        return GuideReduction(model, {name: _site(*(part[name] for part in pairs), priors[name]) for name in priors})
+        sites = {name: _site(pairs[0][name], pairs[1][name], priors[name]) for name in priors}
+        return GuideReduction(model, sites)
     return _dense(model, guide, mean, covariance, priors)
 
 
@@ -165,7 +166,8 @@ def _priors(model: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> d
     for name, site in traced.items():
         if site["type"] != "sample" or site["is_observed"]:
             continue
-        prior, shape = site["fn"], jnp.shape(site["value"])
+        prior: Any = site["fn"]
+        shape = jnp.shape(site["value"])
         while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
             prior = prior.base_dist
         is_normal = type(prior) is dist.Normal

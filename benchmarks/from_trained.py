@@ -1,0 +1,96 @@
+"""A run from scratch beside one that begins at trained weights, with a tenth of its steps.
+
+    python benchmarks/from_trained.py --data fashion_mini --network mlp --steps 100 --out results/from_trained.jsonl
+    python benchmarks/from_trained.py --data fashion_mnist --network lenet --epochs 50 --steps 500 --seeds 3   # a GPU's
+
+The dense network is trained by `ox.Plain()` for a third as long as the run from scratch, and kept in --keep. Its own
+line comes first: without its temperature, as most people have theirs, and with it.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from trials import command, lines_of, markdown, short
+
+import occamax as ox
+from occamax.experiment.environment import environment
+
+FIGURES = ("accuracy", "nll", "ece", "sparsity")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data", default="fashion_mini")
+    made.add_argument("--data-dir", type=Path)
+    made.add_argument("--network", default="lenet")
+    made.add_argument("--epochs", type=int, default=15)
+    made.add_argument("--steps", type=int, default=100, help="in an epoch of the run from scratch")
+    made.add_argument("--seeds", type=int, default=1)
+    made.add_argument("--samples", type=int, default=20)
+    made.add_argument("--keep", type=Path, default=Path("runs/one_shot"), help="folder of the dense run")
+    made.add_argument("--only", help="dense, bare, scratch or trained; all unless given")
+    made.add_argument("--out", type=Path)
+    made.add_argument("--table", type=Path)
+    return made
+
+
+def dense(data: ox.Dataset, options: argparse.Namespace, is_bare: bool) -> Path:
+    """The folder of the dense run; a bare one has no temperature and holds nothing out."""
+    path = options.keep / f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
+    if not (path / "summary.json").is_file():
+        method = ox.Plain(calibration=None) if is_bare else ox.Plain()
+        budget = {"epochs": max(1, options.epochs // 3), "steps_per_epoch": options.steps, "num_samples": 1}
+        ox.fit(ox.network_named(options.network), data, method, out=path, overwrite=path.exists(), **budget)
+    return path
+
+
+def trained(data: ox.Dataset, options: argparse.Namespace, start: ox.Trained | None) -> dict:
+    steps = options.steps if start is None else max(1, options.steps // 10)
+    began = time.perf_counter()
+    fits = ox.fit(
+        ox.network_named(options.network), data, ox.BMR(), start=start, epochs=options.epochs, steps_per_epoch=steps,
+        seeds=options.seeds, num_samples=options.samples, curve_samples=1,
+    )  # fmt: skip
+    each = {name: [round(fitted.history[-1][name], 4) for fitted in fits] for name in FIGURES}
+    means = {name: round(float(np.mean(values)), 4) for name, values in each.items()}
+    total = {"total_steps": steps * options.epochs, "seconds": round(time.perf_counter() - began)}
+    return {**means, "each": each, **total, "settings": fits[0].config.settings}
+
+
+def measure(options: argparse.Namespace) -> None:
+    data = ox.load_data(options.data, options.data_dir)
+    for kind in ("dense", "bare", "scratch", "trained") if options.only is None else (options.only,):
+        if kind in ("dense", "bare"):
+            found = ox.load(dense(data, options, kind == "bare"))
+            line = {name: round(found.summary[name], 4) for name in FIGURES}
+            line["total_steps"] = found.config.epochs * found.config.steps_per_epoch
+        else:
+            start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
+            line = trained(data, options, start)
+        names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
+        line = {**names, **line, "command": command(), **environment()}
+        print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
+        if options.out is not None:
+            with open(options.out, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def table(lines: list[dict]) -> str:
+    heads = ["data, network", "run", "steps", *FIGURES]
+    rows = [
+        [f"{line['data']} {line['network']}", line["kind"], f"{line['total_steps']:,}"]
+        + [short(line[name]) for name in FIGURES]
+        for line in lines
+    ]
+    return markdown(heads, rows)
+
+
+if __name__ == "__main__":
+    chosen = parser().parse_args()
+    if chosen.table is not None:
+        print(table(lines_of(chosen.table)))
+    else:
+        measure(chosen)
