@@ -220,7 +220,7 @@ def PaperBMR(**changes: Any) -> Method:  # noqa: N802
 
 
 def HorseshoeBMR(**changes: Any) -> Method:  # noqa: N802
-    """BMR with the regularised horseshoe in place of spike-and-slab. Tested; there are no figures of it yet."""
+    """BMR with the regularised horseshoe in place of spike-and-slab. One short trial so far."""
     own = {"learning_rate": Constant(1e-2), "reduction": Reduction(HorseshoeCriterion())}
     return _make("bmr-rhs", own, changes)
 
