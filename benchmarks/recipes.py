@@ -1,7 +1,7 @@
 """Which recipe for which network: plain training, `bmr` and `bmr-natural` on validation data, and `bmr-natural` with
 one value changed at a time, to find values that hold for any network.
 
-    python benchmarks/recipes.py --networks mlp lenet [--ways NAME …] [--epochs 15] [--steps 100] --out FILE
+    python benchmarks/recipes.py --networks mlp lenet [--ways NAME …] [--dense] [--epochs 15] [--steps 100] --out FILE
     python benchmarks/recipes.py --table FILE
     python benchmarks/recipes.py --list
 
@@ -13,6 +13,7 @@ import dataclasses
 import study
 import trials
 
+from occamax.experiment.cache import keep_compiled_programs
 from occamax.inference.optimizers import AdamW, NaturalGradient
 from occamax.inference.posteriors import MeanField
 from occamax.inference.priors import FanInPrior, NormalPrior
@@ -34,9 +35,7 @@ def plain(value: float, decay: float, dropout: float = 0.0) -> Method:
 
 WAYS: dict[str, Method] = {
     "bmr": BMR(),
-    "bmr, dense": dataclasses.replace(BMR(), reduction=None),
     "natural": NaturalBMR(),
-    "natural, dense": dataclasses.replace(NaturalBMR(), reduction=None),
     **{
         f"plain, rate {value:g}, decay {decay:g}, dropout {dropout:g}": plain(value, decay, dropout)
         for value in (1e-3, 3e-3)
@@ -63,6 +62,10 @@ WAYS: dict[str, Method] = {
             "affordable": {"kl_weight": Affordable(0.6, 0.75)},
             "affordable, std .1": {"kl_weight": Affordable(0.6, 0.75), "posterior": MeanField(0.1)},
             "kl 1/16 to 1/4": {"kl_weight": Geometric(1 / 16, 1 / 4, 0.4, 0.8)},
+            "momentum .5": {"optimizer": NaturalGradient(momentum=0.5)},
+            "first std .1, rate .5": {"posterior": MeanField(0.1), "learning_rate": rate(0.5)},
+            "first std .1, kl 1/16": {"posterior": MeanField(0.1), "kl_weight": Constant(1 / 16)},
+            "first std .1, prior .34": {"posterior": MeanField(0.1), "prior": NormalPrior(0.34)},
         }.items()
     },
 }
@@ -74,6 +77,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=["lenet-300-100"])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), metavar="NAME")
     parser.add_argument("--images", type=int, help="train on that many examples only")
+    parser.add_argument("--dense", action="store_true", help="without reductions")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
@@ -81,11 +85,17 @@ def main() -> None:
     elif options.table:
         print(study.table(trials.lines_of(options.table)))
     else:
+        keep_compiled_programs()
+        suffix = ", dense" if options.dense else ""
+        wanted = {
+            way + suffix: dataclasses.replace(WAYS[way], reduction=None) if options.dense else WAYS[way]
+            for way in options.ways
+        }
         trials.run(
             [
-                trials.Trial(options.data, network, WAYS[way], {"variant": way}, options.images)
+                trials.Trial(options.data, network, method, {"variant": way}, options.images)
                 for network in options.networks
-                for way in options.ways
+                for way, method in wanted.items()
             ],
             options,
         )

@@ -193,7 +193,7 @@ def test_the_mixer_has_no_dropout():
     assert dropout_rates(NETWORKS["mixer"].template((1, 32, 32), 10, 0.2)) <= {0.0}
 
 
-@pytest.mark.parametrize("name", ["lenet", "mixer", "vit"])
+@pytest.mark.parametrize("name", ["lenet", "mixer", "vit", "resnet20"])
 def test_no_convolution_reaches_the_compiler(name):
     """XLA's convolution is slow inside a loop on the CPU."""
     network = NETWORKS[name].template((1, 32, 32), 10)
