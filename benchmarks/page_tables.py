@@ -8,6 +8,7 @@ from typing import Any
 import classics
 import curve
 import exports
+import exports_beside
 import numpy as np
 import safety
 import study
@@ -260,6 +261,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "curve": lambda path: curve.table(trials.lines_of(path)),
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
+    "exports-beside": lambda path: exports_beside.table(trials.lines_of(path)),
     "methods": methods,
     "final": final,
     "final-beside": final_beside,
