@@ -1398,22 +1398,10 @@ EXPORT = [
     *_of(
         "export/arrays_file.py",
         (
-            "pointers of a byte",
-            ".astype(smallest_type(len(columns)))",
-            ".astype(np.uint8)",
-            "export/test_files.py::test_sparse_arrays_come_back",
-        ),
-        (
             "words are not checked",
             'if text.get("words") != _digest(own):',
             "if False:",
             "export/test_files.py::test_changed_words_are_noticed",
-        ),
-        (
-            "zeros are always stored",
-            "        if columns.nbytes + pointers.nbytes",
-            "        if False and columns.nbytes + pointers.nbytes",
-            "export/test_files.py::test_sparse_arrays_come_back",
         ),
     ),
     *_of(
@@ -1451,6 +1439,54 @@ EXPORT = [
             "    if False:\n",
             "export/test_files.py::test_a_file_that_differs_is_not_written",
         ),
+    ),
+    *_of(
+        "export/rounding.py",
+        (
+            "rounding forgets the KL weight",
+            "kl_weight / np.square(stds",
+            "1.0 / np.square(stds",
+            "export/test_rounding.py::test_the_loss_is_the_exact_one_of_a_linear_regression",
+        ),
+        (
+            "deviations are not squared",
+            "kl_weight / np.square(stds[places].astype(np.float64))",
+            "kl_weight / stds[places].astype(np.float64)",
+            "export/test_rounding.py::test_the_loss_is_the_exact_one_of_a_linear_regression",
+        ),
+        (
+            "a loss without its half",
+            "np.sum(0.5 * layer.precision * (values",
+            "np.sum(layer.precision * (values",
+            "export/test_rounding.py::test_the_loss_is_the_exact_one_of_a_linear_regression",
+        ),
+        (
+            "a codebook that knows no precision",
+            "powers = (precision, precision * values, precision * values**2)",
+            "powers = (np.ones_like(values), values, values**2)",
+            "export/test_rounding.py::test_a_codebook_is_the_best_one",
+        ),
+    ),
+    *_of(
+        "export/packing.py",
+        (
+            "a place too far",
+            "places = np.cumsum(steps.astype(np.int64)) - 1",
+            "places = np.cumsum(steps.astype(np.int64))",
+            "export/test_rounding.py::test_packing_loses_nothing",
+        ),
+    ),
+    *_of(
+        "export/draws.py",
+        (
+            "draws are added, not averaged",
+            "np.asarray(1 / len(graphs), np.float32)",
+            "np.asarray(1.0, np.float32)",
+            "export/test_headers.py::test_an_average_of_graphs_is_theirs",
+        ),
+    ),
+    *_of(
+        "export/source.py",
         (
             "a file with the buffers of the start",
             "        source.believed.buffers or model.buffers,\n",

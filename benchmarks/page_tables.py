@@ -9,6 +9,7 @@ import check_cost
 import classics
 import curve
 import exports
+import exports_beside
 import float32
 import means
 import numpy as np
@@ -282,6 +283,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
     "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
+    "exports-beside": lambda path: exports_beside.table(trials.lines_of(path)),
     "methods": methods,
     "final": final,
     "final-beside": final_beside,

@@ -197,7 +197,7 @@ def test_a_posterior_that_is_not_there_is_said(files, tmp_path):
         open_posterior(files["safetensors"][0], 10)
     with pytest.raises(ExportError, match="onnx file holds no posterior"):
         open_posterior(files["onnx"][0], 10)
-    with pytest.raises(ExportError, match="onnx file holds no posterior"):
+    with pytest.raises(ExportError, match="onnx file holds networks only"):
         export_network(files["onnx"][2], tmp_path / "x.onnx", "onnx", with_posterior=True)
     with pytest.raises(ExportError, match="--samples: 0"):
         open_posterior(files["safetensors"][0], 0)

@@ -211,13 +211,13 @@ def _linear(c: "Writer", node: Node) -> None:
 
 
 def _conv(c: "Writer", node: Node) -> None:
-    x, weight, bias = (*node.inputs, None)[:3]
-    own, array = node.attributes, c.graph.constants.get(weight if weight is not None else -1)
+    (x, weight), bias = node.inputs[:2], node.inputs[2:]
+    own, array = node.attributes, c.graph.constants.get(weight)
     if array is None or array.ndim != 4 or any(wide != 1 for wide in own["input_dilations"]):
         raise ExportError("conv: only of images, with constant weights, has a form in C; export to onnx or safetensors")
     shape, before = c.shape(node.output), c.shape(x)
     with c.loops(shape) as names:
-        c.set(node.output, place(names, strides_of(shape)), "0.0f" if bias is None else c.at(bias, names[1]))
+        c.set(node.output, place(names, strides_of(shape)), c.at(bias[0], names[1]) if bias else "0.0f")
     outputs, inputs, high, wide = array.shape
     with c.weights(array.reshape(outputs, -1)):
         c.line(f"const int o = (int)(p / {inputs * high * wide}), rest = (int)(p % {inputs * high * wide});")
