@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..errors import ArgumentError
 from .loop import Epoch
@@ -28,7 +28,7 @@ def several(*callbacks: OnEpoch) -> OnEpoch:
 class JsonLines:
     """Writes one JSON object a line for each epoch and seed, to `stream`: standard output unless given."""
 
-    def __init__(self, stream: TextIO | None = None):
+    def __init__(self, stream: Any = None):
         self.stream = stream
 
     def __call__(self, epoch: Epoch) -> None:
