@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 
@@ -15,6 +16,8 @@ from occamax.inference.training import Budget
 from occamax.reduction import delta_f
 
 SKIPPED = {"occamax.__main__"}  # runs when it is imported
+if importlib.util.find_spec("torchax") is None:  # need PyTorch: make test-torch
+    SKIPPED |= {"occamax.interop.torch_checks", "occamax.interop.torch_program"}
 
 
 def modules():

@@ -243,7 +243,7 @@ def test_a_run_of_texts_is_pruned_loaded_and_answers_a_file_of_texts(run, tiny, 
     assert run.config.origin["example"]["words"] == len(tiny.origin["encoder"]["words"])
     loaded = ox.load(run.path)
     assert np.array_equal(loaded.predict(tiny.test.inputs[:5], 2), run.predict(tiny.test.inputs[:5], 2))
-    measured = loaded.export(tmp_path / "network.onnx", data=tiny)
+    measured = loaded.export(tmp_path / "network.onnx", data=tiny, bits=32)
     assert measured.difference < 1e-4
     (tmp_path / "mine.txt").write_text("a lovely film\n\npoor fun indeed\n")
     lines = command("predict", tmp_path / "network.onnx", tmp_path / "mine.txt", "--json").splitlines()

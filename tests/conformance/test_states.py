@@ -46,7 +46,7 @@ def test_a_reduction_keeps_the_kind_of_the_state(method):
     state, model = first_state(method), model_of(method.prior)
     after, record = jax.eval_shape(reducer(method), state)
     assert kinds_of(after) == kinds_of(jax.eval_shape(lambda: state))
-    assert [leaf.shape for leaf in record] == [(model.layout.size,)] * 2 + [(2,)] * 3 + [()] * 5
+    assert [leaf.shape for leaf in record] == [(model.layout.size,)] * 2 + [(2,)] * 3 + [()] * 6
 
 
 @pytest.mark.parametrize("method", [*squares()], ids=title)

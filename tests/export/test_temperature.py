@@ -69,7 +69,7 @@ def test_the_file_is_at_its_own_temperature(run, tmp_path, capsys):
 
 
 def test_draws_keep_the_temperature_of_draws(run, tmp_path):
-    run.export(tmp_path / "x.safetensors", posterior=True)
+    run.export(tmp_path / "x.safetensors", posterior=True, bits=32)
     inputs = dataset().test.inputs
     found = open_posterior(tmp_path / "x.safetensors", 6)[0](inputs).expectation
     assert np.allclose(found, run.predict(inputs, 6), atol=1e-5)

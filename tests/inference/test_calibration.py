@@ -33,7 +33,7 @@ SEEDS = (0, 1)
 EXAMPLES, STEPS = 60, 60
 DATA = tuple(map(jnp.asarray, tiny_data(EXAMPLES)))
 HELD_OUT = HeldOut(EXAMPLES, 2)
-COMPILED = ("train_chunk", "_evaluate", "_outputs", "_mean_outputs", "_divided")
+COMPILED = ("train_chunk", "_evaluate", "outputs", "mean_outputs", "_divided")
 
 
 @functools.cache
@@ -138,7 +138,7 @@ def test_the_test_set_sets_no_temperature():
 def best_of(state, data):
     """The temperature of each seed that these examples would have asked for."""
     program = program_of()
-    return [best_temperature(outputs, data[1], Categorical(), 2.0) for outputs in program._outputs(state, data[0])]
+    return [best_temperature(outputs, data[1], Categorical(), 2.0) for outputs in program.outputs(state, data[0])]
 
 
 def test_the_last_evaluation_is_the_careful_one():
@@ -252,9 +252,9 @@ def test_a_stream_is_held_out_alike():
         assert np.array_equal(ours, theirs)
     key = jax.random.key(3)
     rows, _ = draws(key, 0, 20, 16, HELD_OUT)
-    inputs, targets = Feeder(program, stream, key)._read(0)
-    assert np.array_equal(inputs, DATA[0][rows])
-    assert np.array_equal(targets, DATA[1][rows])
+    inputs, targets = Feeder(program, stream, key[None])._read(0)
+    assert np.array_equal(inputs[0], DATA[0][rows])
+    assert np.array_equal(targets[0], DATA[1][rows])
     assert not np.isin(rows, HELD_OUT.places).any()
 
 

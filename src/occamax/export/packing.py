@@ -103,7 +103,8 @@ def _spread(head: list[Any], array: np.ndarray) -> tuple[list[Any], list[bytes]]
 
 def _coded(head: list[Any], array: np.ndarray, book: np.ndarray, order: Any) -> tuple[list[Any], list[bytes]]:
     steps, codes = coded_steps(array.ravel(order), book)
-    short = book.astype(np.float16)
+    with np.errstate(over="ignore"):
+        short = book.astype(np.float16)
     values = short if (short == book).all() else book
     streams = [values.tobytes(), shorter(steps.tobytes()), shorter(codes.tobytes())]
     return [*head, "coded", order, values.dtype.str, len(book), len(steps)], streams

@@ -22,6 +22,8 @@ FEW_LEVELS = 64  # that are tried first where a code is as long as it is rare
 BINS = 300  # into which a layer's weights are put to find a first codebook
 STEPS = 12  # of Lloyd's algorithm
 SEARCHES = 12  # halvings of the price of a bit
+SAMPLE = 2**13  # survivors of a layer by which a price is looked for
+NUDGE = 0.95  # by which a price that a sample found changes until all survivors agree
 CHUNK = 2**22  # numbers of a table of costs at once
 PRICES = 1e-7, 1e3  # nats for a bit
 
@@ -69,6 +71,11 @@ class Coded(NamedTuple):
     @property
     def levels(self) -> int:
         return len(np.unique(self.values[self.values != 0]))
+
+    def times(self, count: int) -> "Coded":
+        """What so many such layers would cost, with one codebook."""
+        book = 16.0 * self.levels
+        return self if count == 1 else Coded(self.values, count * self.loss, count * (self.bits - book) + book)
 
 
 class Rounded(NamedTuple):
@@ -160,7 +167,7 @@ def at_loss(layers: Sequence[Survivors], sizes: Sequence[int], max_loss: float) 
         return sum(each.loss for each in found) <= max_loss
 
     for most_levels in (FEW_LEVELS, MOST_LEVELS):
-        found = _searched(_pricing(layers, sizes, False, most_levels), fits, cheap_first=False)
+        found = _searched(layers, _pricing(sizes, False, most_levels), fits, cheap_first=False)
         if fits(found):
             return found
     return [exactly(layer) for layer in layers]
@@ -170,8 +177,8 @@ def at_bits(
     layers: Sequence[Survivors], sizes: Sequence[int], max_bits: float, most_levels: int = FEW_LEVELS
 ) -> list[Coded]:
     """The lowest price of a bit at which all layers together take no more bits; weights may go."""
-    make = _pricing(layers, sizes, True, most_levels)
-    return _searched(make, lambda found: sum(each.bits for each in found) <= max_bits, cheap_first=True)
+    make = _pricing(sizes, True, most_levels)
+    return _searched(layers, make, lambda found: sum(each.bits for each in found) <= max_bits, cheap_first=True)
 
 
 def joined(layers: Sequence[Survivors], coded: Sequence[Coded], weights: np.ndarray) -> Rounded:
@@ -184,28 +191,45 @@ def joined(layers: Sequence[Survivors], coded: Sequence[Coded], weights: np.ndar
     return Rounded(vector, *totals, tuple(own.levels for own in coded), removed)
 
 
-def _pricing(
-    layers: Sequence[Survivors], sizes: Sequence[int], can_remove: bool, most_levels: int
-) -> Callable[[float], list[Coded]]:
-    """The price of a bit → every layer as it is then coded."""
-    books = [_book(layer, most_levels) for layer in layers]
-    parts = list(zip(layers, sizes, books, strict=True))
-    return lambda price: [priced(layer, price, size, book, can_remove) for layer, size, book in parts]
+Make = Callable[[Sequence[Survivors], int], Callable[[float], list[Coded]]]
+
+
+def _pricing(sizes: Sequence[int], can_remove: bool, most_levels: int) -> Make:
+    """Layers, of which at most so many survivors each stand for all → the price of a bit → how they are then coded."""
+
+    def make(layers: Sequence[Survivors], most: int) -> Callable[[float], list[Coded]]:
+        every = [-(-len(layer.values) // most) or 1 for layer in layers]
+        some = [Survivors(*(each[::step] for each in layer)) for layer, step in zip(layers, every, strict=True)]
+        parts = list(zip(some, every, sizes, [_book(layer, most_levels) for layer in some], strict=True))
+
+        def coded(price: float) -> list[Coded]:
+            return [priced(own, price, size // step, book, can_remove).times(step) for own, step, size, book in parts]
+
+        return coded
+
+    return make
 
 
 def _searched(
-    make: Callable[[float], list[Coded]], fits: Callable[[list[Coded]], bool], cheap_first: bool
+    layers: Sequence[Survivors], make: Make, fits: Callable[[list[Coded]], bool], cheap_first: bool
 ) -> list[Coded]:
-    """Halves the logarithm of the price until the last one that fits is found; the extreme one where none does."""
+    """Halves the logarithm of the price until the last one that fits is found, by a sample of each layer; then all
+    survivors at that price, or near it. The extreme one where none fits."""
     low, high = np.log(PRICES)
-    best = make(float(np.exp(high if cheap_first else low)))
+    of_sample, extreme = make(layers, SAMPLE), high if cheap_first else low
+    best = extreme
     for _ in range(SEARCHES):
         middle = (low + high) / 2
-        found = make(float(np.exp(middle)))
-        fit = fits(found)
-        best = found if fit else best
+        fit = fits(of_sample(float(np.exp(middle))))
+        best = middle if fit else best
         low, high = (low, middle) if fit == cheap_first else (middle, high)
-    return best
+    of_all = make(layers, max(1, *(len(layer.values) for layer in layers)))
+    for _ in range(SEARCHES):
+        found = of_all(float(np.exp(best)))
+        if fits(found) or best == extreme:
+            return found
+        best -= np.log(NUDGE) if cheap_first else -np.log(NUDGE)
+    return of_all(float(np.exp(extreme)))
 
 
 def _book(layer: Survivors, levels: int) -> np.ndarray:
@@ -259,7 +283,8 @@ def _best_cuts(ends: np.ndarray, sums: list[np.ndarray], levels: int) -> np.ndar
 
 def _short(book: np.ndarray) -> np.ndarray:
     """The values as float16 holds them, where it does: a codebook is data too. Never zero, which means removed."""
-    short = book.astype(np.float16).astype(np.float64)
+    with np.errstate(over="ignore"):
+        short = book.astype(np.float16).astype(np.float64)
     return np.where(np.isfinite(short) & (np.abs(short) > 1e-4), short, book)
 
 
