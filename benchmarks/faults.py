@@ -1102,9 +1102,33 @@ LOOP = [
         ),
         (
             "one stream for evaluation and the first step",
-            "key = jax.random.fold_in(state.key, EVALUATION_STREAM)\n        return predict",
-            "key = state.key\n        return predict",
+            "key = jax.random.fold_in(state.key, EVALUATION_STREAM)\n            return predict",
+            "key = state.key\n            return predict",
             "experiment/test_fit.py::test_a_fit_predicts_and_is_measured",
+        ),
+    ),
+    *_of(
+        "experiment/devices.py",
+        (
+            "examples that only fill up are answered for",
+            "jax.lax.slice_in_dim(leaf, 0, count, axis=axis), found)",
+            "jax.lax.slice_in_dim(leaf, leaf.shape[axis] - count, leaf.shape[axis], axis=axis), found)",
+            "experiment/test_devices.py::test_many_devices_say_of_the_same_network_what_one_says",
+        ),
+        (
+            "every device reads the first part of a batch",
+            "jax.device_put(take(rows[index]), device)",
+            "jax.device_put(take(rows[..., : rows[index].shape[-1]]), device)",
+            "experiment/test_devices.py::test_many_devices_train_what_one_trains",
+        ),
+    ),
+    *_of(
+        "experiment/feeder.py",
+        (
+            "every seed reads what the first reads",
+            "return jax.vmap(lambda key: draws(key, first",
+            "return jax.vmap(lambda key: draws(keys[0], first",
+            "experiment/test_fit.py::test_a_stream_trains_as_memory_does",
         ),
     ),
     *_of(
@@ -1228,8 +1252,14 @@ STORAGE = [
         "experiment/run.py",
         (
             "the rate is not halved",
-            "rate_factor=loaded.place.rate_factor / 2",
-            "rate_factor=loaded.place.rate_factor",
+            "session.load(), factor / 2",
+            "session.load(), factor",
+            "experiment/test_survival.py::test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked",
+        ),
+        (
+            "the rate is halved once, from the same checkpoint",
+            "._replace(rate_factor=factor))",
+            "._replace(rate_factor=loaded.place.rate_factor / 2))",
             "experiment/test_survival.py::test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked",
         ),
         (
@@ -1632,7 +1662,7 @@ TRAINED = [
             "inference/test_curvature.py::test_the_estimate_is_unbiased",
         ),
         (
-            "draws are added, not averaged",
+            "draws of signs are added, not averaged",
             "back(probe * counted[:, None])[0] ** 2 / curvature.draws, None",
             "back(probe * counted[:, None])[0] ** 2, None",
             "inference/test_curvature.py::test_the_estimate_is_unbiased",

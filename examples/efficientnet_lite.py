@@ -110,10 +110,9 @@ def main(epochs: int = 4, steps: int = 40, side: int = 56, *, module: Any = None
     module = pretrained(data.outputs) if module is None else module
     preprocess = as_photographs(side)
     network = ox.from_torch(module, preprocess(jnp.asarray(data.test.inputs[0])))
-    start: dict[str, Any] = {"start": ox.Trained()} if hasattr(ox, "Trained") else {}  # from scratch without it
     fitted = ox.fit(
         network, data, preprocess=preprocess, epochs=epochs, steps_per_epoch=steps, batch_size=32, sparsity=0.7,
-        num_samples=5, curve_samples=1, progress=True, **start,
+        num_samples=5, curve_samples=1, progress=True, start=ox.Trained(),
     )  # fmt: skip
     last = fitted.history[-1]
     print(

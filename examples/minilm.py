@@ -130,10 +130,10 @@ def main(sdist: str, epochs: int = 4, steps: int = 60, layers: int = 6, *, out: 
     test, train = order[:1000], order[1000:]
     module = pretrained(2, layers)
     network = ox.from_torch(module, tokens[0])
-    start: dict[str, Any] = {"start": ox.Trained()} if hasattr(ox, "Trained") else {}  # from scratch without it
     fitted = ox.fit(
         network, (tokens[train], labels[train]), test=(tokens[test], labels[test]), epochs=epochs,
-        steps_per_epoch=steps, batch_size=32, sparsity=0.7, num_samples=5, curve_samples=1, progress=True, **start,
+        steps_per_epoch=steps, batch_size=32, sparsity=0.7, num_samples=5, curve_samples=1, progress=True,
+        start=ox.Trained(),
     )  # fmt: skip
     last = fitted.history[-1]
     print(

@@ -46,6 +46,7 @@ settings.load_profile("tests")
 
 # The files that take longest, which begin first: none is left to one worker while the others have nothing to do.
 LONG = (
+    "test_fuzz",
     "test_examples",
     "test_survival",
     "test_fit",

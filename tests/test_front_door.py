@@ -1,4 +1,4 @@
-"""What a visitor tries first: `make run`'s command and the README's code, at a small size."""
+"""What a visitor tries first: `make run`'s command, at a small size. `test_docs.py` runs the README's code."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def asked(monkeypatch):
         if not isinstance(network, MLP):
             assert network.name == "mlp"
             network = narrow(data.shape, data.outputs, key=jax.random.key(0))
-            method = method if method.name == "bmr" else ox.MAP()  # the others train the same way: compiled once
+            method = method if method.name == "bmr" else ox.MAP(name=method.name)  # all alike: compiled once
         few = ox.Dataset(data.name, data.train.rows(slice(100)), data.test.rows(np.arange(20)), data.class_names)
         if "curve_samples" in options:
             options["curve_samples"] = 1
@@ -48,25 +48,10 @@ def test_make_run(asked, tmp_path):
     assert words is not None
     done = CliRunner().invoke(cli.app, [words[1], "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
-    assert asked == [(name, 15, 100, 20) for name in ("map", "flat", "tiered", "bmr")]
+    assert asked == [(name, 15, 100, 20) for name in ("plain", "bmr", "plain-pruned", "bmr-natural")]
     readme = (ROOT / "README.md").read_text()
     assert "15 epochs of 100 steps" in " ".join(readme.split())
     assert f"{words[2]}/report.html" in readme
     assert "<svg" in (tmp_path / "run" / "report.html").read_text()
-    for name in ("Flat-MAP", "BMR"):
+    for name in ("AdamW", "BMR", "BMR-N"):
         assert re.search(rf"\b{name}\b", done.output), name
-
-
-def test_the_readmes_code(asked, tmp_path, capsys, monkeypatch):
-    """As it stands there."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
-    assert len(blocks) == 1
-    monkeypatch.chdir(tmp_path)
-    found = {}
-    exec(blocks[0], found)
-    assert asked == [("bmr", 10, 100, 20)]
-    assert "of the weights are gone" in capsys.readouterr().out
-    assert found["probabilities"].shape == (5, 10)
-    assert np.allclose(found["probabilities"].sum(1), 1.0, atol=1e-5)
-    assert (tmp_path / "runs" / "mine" / "network.onnx").is_file()
-    assert np.array_equal(found["again"].state.mask, found["fitted"].state.mask)

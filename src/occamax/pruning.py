@@ -6,7 +6,7 @@ rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 199
 
 ΔF of the same posterior, ½ [ln(P · prior²) − θ²P], is not that order. A Laplace posterior was never traded off against
 its divergence: where the data hold a weight well, the logarithm says that a value of exactly zero would have been a
-great surprise, for every weight of such a layer at once, and what they carry together is lost. See `docs/trained.md`.
+great surprise, for every weight of such a layer at once, and what they carry together is lost. See `docs/howto/trained.md`.
 """
 
 import math
@@ -57,7 +57,7 @@ TEMPERATURES = np.exp(np.linspace(-2.0, 1.0, 25)).astype(np.float32)
 WHY_NOT = (
     "order: ΔF of a Laplace posterior prunes badly. Its term ln(P · prior²) is large for every weight of a layer that "
     "the data determine well, so that much of such a layer may go at once, whatever its weights do together "
-    "(docs/trained.md). The held-out examples still guard it. Leave `order` as it is, or train from here: "
+    "(docs/howto/trained.md). The held-out examples still guard it. Leave `order` as it is, or train from here: "
     "ox.fit(network, data, start=ox.Trained())."
 )
 

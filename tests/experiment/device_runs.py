@@ -45,7 +45,7 @@ def main(words):
         if name == "said":
             np.savez(out / "said.npz", **said_by(out.parent / "one", devices))
         elif name == "streamed":
-            fit_streamed(Path(mkdtemp()), out / name, devices=devices)
+            fit_streamed(Path(mkdtemp()), out / name, devices=devices, progress=True)
         else:
             fit_normed(out / name, devices=devices, progress=True)
 

@@ -120,7 +120,7 @@ def fit_streamed(folder, out=None, **options):
     """The same as `fit_normed`, from files."""
     test = dataset().test.inputs, dataset().test.targets
     given = {"augment": AUGMENT, "preprocess": dataset().standardise(), "test": test, "progress": False, **BUDGET}
-    return fit(normed(), streamed(folder), ox.BMR(), out=out, **given, **options)
+    return fit(normed(), streamed(folder), ox.BMR(), out=out, **given | options)
 
 
 def fit_small(out=None, method=None, **options):

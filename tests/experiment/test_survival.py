@@ -21,6 +21,7 @@ import occamax as ox
 from occamax.cli import app
 from occamax.errors import DivergedError, RunError, StoppedError
 from occamax.experiment import loop as loop_module
+from occamax.experiment import writer as writer_module
 from occamax.experiment import program as program_module
 from occamax.experiment.folder import Place, RunFolder
 from occamax.experiment.signals import StopSignals
@@ -275,6 +276,7 @@ def diverge(monkeypatch, times):
 
 def test_a_run_that_diverges_goes_back_at_half_the_rate_when_asked(whole, tmp_path, monkeypatch, capsys):
     diverge(monkeypatch, 2)
+    monkeypatch.setattr(writer_module, "SHARE", 1e9)  # a checkpoint every epoch: twice the same one is gone back to
     path = tmp_path / "run"
     fit_small(path, halvings=2)
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The few lines that docs/adapters.md shows, run as they stand, on little data."""
+"""The few lines that docs/start/pytorch.md shows, run as they stand, on little data."""
 
 import functools
 import re
@@ -13,16 +13,16 @@ import occamax as ox
 
 from ..tolerances import ADAPTED
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE, README = ((ROOT / name).read_text() for name in ("docs/start/pytorch.md", "README.md"))
 GENERATOR = np.random.default_rng(0)
 IMAGES, LABELS = GENERATOR.normal(size=(40, 5)).astype(np.float32), GENERATOR.integers(0, 2, 40)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
 def lines_of(title):
-    """The code under a heading. What another part of the package brings is left out until it is there."""
-    code = re.search(rf"^## {title}\n.*?```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)[1]
-    return code if hasattr(ox, "Trained") else code.replace(", start=ox.Trained()", "")
+    """The code under a heading."""
+    return re.search(rf"^## {title}\n.*?```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)[1]
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def test_pytorch(run):
     torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
     pytest.importorskip("torchax", reason="torchax is not installed: make test-torch")
     module = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    assert lines_of("PyTorch").split("\n\n")[1] in README
     pruned = run("PyTorch", module=module)["pruned"]
     assert sum(int((parameter == 0).sum()) for parameter in pruned[0].parameters()) == 24
     assert type(pruned) is type(module)

@@ -103,16 +103,16 @@ def train(experiment: Experiment, keeping: Keeping = Keeping()) -> list[Trained]
             held.enter_context(RunLock(folder.path))
         session = Session(experiment, keeping, folders, stop)
         loaded = session.load() if keeping.resume else None
+        factor = 1.0 if loaded is None else loaded.place.rate_factor
         for left in reversed(range(keeping.halvings + 1)):
             try:
                 return session.train(loaded)
             except DivergedError as error:
                 if not left:
                     raise DivergedError(f"{error} The last good checkpoint is {folders[0].checkpoint}.") from error
-                loaded = session.load()
-                place = loaded.place._replace(rate_factor=loaded.place.rate_factor / 2)
-                loaded = loaded._replace(place=place)
-                print(f"{error} Going back to epoch {place.epoch}, {place.rate_factor:g} of the rate.", file=sys.stderr)
+                loaded, factor = session.load(), factor / 2  # of what was tried: the checkpoint may be older than that
+                loaded = loaded._replace(place=loaded.place._replace(rate_factor=factor))
+                print(f"{error} Going back to epoch {loaded.place.epoch}, {factor:g} of the rate.", file=sys.stderr)
     raise AssertionError("the last attempt returns or raises")
 
 
