@@ -6,7 +6,8 @@ rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 199
 
 ΔF of the same posterior, ½ [ln(P · prior²) − θ²P], is not that order. A Laplace posterior was never traded off against
 its divergence: where the data hold a weight well, the logarithm says that a value of exactly zero would have been a
-great surprise, for every weight of such a layer at once, and what they carry together is lost. See `docs/howto/trained.md`.
+great surprise, for every weight of such a layer at once, and what they carry together is lost. See
+`docs/howto/trained.md`.
 """
 
 import math

@@ -21,8 +21,8 @@ import occamax as ox
 from occamax.cli import app
 from occamax.errors import DivergedError, RunError, StoppedError
 from occamax.experiment import loop as loop_module
-from occamax.experiment import writer as writer_module
 from occamax.experiment import program as program_module
+from occamax.experiment import writer as writer_module
 from occamax.experiment.folder import Place, RunFolder
 from occamax.experiment.signals import StopSignals
 from occamax.storage import RunLock, load_arrays
