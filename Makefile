@@ -13,7 +13,7 @@ test: .venv/ready-to-test
 
 # networks of other libraries; where this Python has no such build, its tests skip and say so
 test-torch: .venv/ready-for-others
-	$(BIN)/python -m pytest tests/interop -rs
+	$(BIN)/python -m pytest tests/interop --ignore tests/interop/test_numpyro.py -rs
 
 bench: .venv/ready-to-test benchmarks/authors
 	$(BIN)/python benchmarks/speed.py --steps 10 --rounds 3 --estimators --out benchmarks/speed.json

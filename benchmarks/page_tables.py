@@ -266,7 +266,7 @@ def lab_test(path: Path) -> str:
             line = {"each": each} | {name: float(np.mean(values)) for name, values in each.items()}
             cells.append(_figures(line, " / "))
         rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells, str(len(found[level, False]))])
-    return trials.markdown(["pruned", "rep forgets, λ = 4, by ΔF", "AdamW, by magnitude", "seeds"], rows)
+    return trials.markdown(["pruned", "natural gradients (prototype), by ΔF", "AdamW, by magnitude", "seeds"], rows)
 
 
 KINDS: dict[str, Callable[..., str]] = {
