@@ -141,9 +141,9 @@ def sparkline(values: Sequence[float], width: int = 30) -> str:
 
 
 def bound_as_text(means: dict[str, float]) -> str:
-    """The evidence bound; it says so where something else is minimised."""
+    """The evidence bound; it says so where a tempered one is minimised."""
     weight = means["kl_weight"]
-    return f"neg_elbo {means['neg_elbo']:.4g}" + ("" if weight == 1.0 else f" (tempered ×{weight:.2g})")
+    return f"neg_elbo {means['neg_elbo']:.4g}" + ("" if weight in (0.0, 1.0) else f" (tempered ×{weight:.2g})")
 
 
 def layer_sparsity(program: Program, epoch: Epoch) -> dict[str, float]:

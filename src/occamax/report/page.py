@@ -168,7 +168,7 @@ def _reductions(group: Group) -> list[str]:
     if found is not None:
         parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>", _charts([found])]
         parts.append(f'<p class="note">{html.escape(nats.in_words(group))}</p>')
-    histograms = charts.evidence(group) if group.value("sparsity").any() else []
+    histograms = charts.evidence(group) if group.value("sparsity").any() and not group.is_point else []
     if histograms:
         parts += [f"<h3>{name}: what the evidence said of each weight</h3>", _charts(histograms)]
     return parts

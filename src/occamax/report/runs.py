@@ -32,10 +32,10 @@ class Group:
 
     @property
     def tempered(self) -> float | None:
-        """The last KL weight, where it was not one."""
+        """The last KL weight, where it was not one; a point estimate has no posterior to be tempered."""
         first = self.summaries[0]
         weight = first.get("kl_weight", first.get("divergence_weight", 1.0))  # 0.1 called it so
-        return None if weight == 1.0 else weight
+        return None if weight == 1.0 or self.is_point else weight
 
     @property
     def temperature(self) -> float | None:
