@@ -8,7 +8,7 @@ versions and configuration; the runs themselves go to `runs/float32`. What is fi
 beside the same cells of `results/cells`, which are in mixed precision, and the published figures. The whole of it is 24
 runs of 25,000 steps and wants a GPU. On a CPU, to try it out:
 
-    python benchmarks/float32.py --data fashion_mini --methods bmr-paper --epochs 2 --steps 2 --samples 2 --out /tmp/try
+    python benchmarks/float32.py --data fashion_mini --methods bmr-paper --epochs 2 --steps 2 --samples 2 --out runs/try
 """
 
 import argparse

@@ -62,7 +62,7 @@ def prepare(folder: Path) -> Ground:
     run = folder / "run"
     trained = _trained(run)
     for form in ("onnx", "safetensors"):
-        trained.export(run / f"x.{form}", posterior=form == "safetensors")
+        trained.export(run / f"x.{form}", posterior=form == "safetensors", bits=4)  # chosen bits take longer
     pixels = trained.test_set()[0][:2]
     card = open_export(run / "x.safetensors")[1]
     idx, cifar = _toy_sets(folder, rng)

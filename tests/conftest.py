@@ -61,6 +61,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def hurried():
+    """Exports time their files; no test looks at how long, so they do it briefly."""
+    from occamax.export import exporting, measuring
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "latencies", lambda *given: measuring.latencies(*given, seconds=0.01))
+        yield
+
+
 @pytest.fixture
 def x64():
     """Double precision for the length of one test."""
