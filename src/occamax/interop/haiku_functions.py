@@ -65,7 +65,7 @@ class HaikuProgram(Program):
         def over_batch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
             """A normalisation is told what the batch is."""
             if isinstance(context.module, hk.BatchNorm) and mode.trains:
-                context.module.cross_replica_axis = mode.axes
+                context.module.cross_replica_axis = mode.axes  # pyright: ignore[reportAttributeAccessIssue]
             return call(*args, **kwargs)
 
         options = self.options[mode.trains]
