@@ -27,23 +27,15 @@ from .samples import exportable, inputs_for
 from .test_onnx import bound
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Latencies are not tested; they need not be waited for."""
-    monkeypatch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """An image network as every format, a table as arrays."""
     folder = tmp_path_factory.mktemp("export")
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
-        source = exportable("lenet", keep=0.1, dead=0.3)
-        for form in FORMATS:
-            path = folder / f"x.{form}"
-            found[form] = path, export_network(source, path, form), source
+    source = exportable("lenet", keep=0.1, dead=0.3)
+    for form in FORMATS:
+        path = folder / f"x.{form}"
+        found[form] = path, export_network(source, path, form), source
     return found
 
 

@@ -28,11 +28,6 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: n
 NETWORKS = ("lenet", "grouped", "pooled", "table", "vit")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """All networks as headers in one program, compiled once; each beside its sources."""

@@ -24,12 +24,6 @@ from ..toys import like, normal
 from .samples import layers, linear
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Latencies are not tested; they need not be waited for."""
-    monkeypatch.setattr("occamax.export.exporting.latencies", lambda before, after, inputs: (1.0, 0.5))
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run that held every second example out."""
