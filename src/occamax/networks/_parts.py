@@ -65,15 +65,20 @@ def _patches(
 
 
 def _banded(
-    weight: Float[Array, "out channels tall wide"], image: Float[Array, "channels height width"]
+    weight: Float[Array, "out channels tall wide"],
+    image: Float[Array, "channels height width"],
+    stride: tuple[int, ...] = (1, 1),
 ) -> Float[Array, "out height2 width2"]:
     """Stripes of the image, as tall as the kernel, times the kernels' banded matrix along the width."""
     out, channels, tall, wide = weight.shape
     _, height, width = image.shape
-    rows, columns = height - tall + 1, width - wide + 1
-    places = np.arange(width) - np.arange(columns)[:, None] == np.arange(wide)[:, None, None]  # wide × columns × width
+    down, right = stride
+    rows, columns = (height - tall) // down + 1, (width - wide) // right + 1
+    first = right * np.arange(columns)[:, None]  # the first pixel under the kernel, in each column of the result
+    places = np.arange(width) - first == np.arange(wide)[:, None, None]  # wide × columns × width
     band = jnp.einsum("octk,kxw->tcwox", weight, places.astype(weight.dtype)).reshape(-1, out * columns)
-    stripes = jnp.stack([image[:, i : i + rows] for i in range(tall)], axis=1)  # channels × tall × rows × width
+    high = (rows - 1) * down + 1
+    stripes = jnp.stack([image[:, i : i + high : down] for i in range(tall)], axis=1)  # channels × tall × rows × width
     stripes = stripes.transpose(2, 1, 0, 3).reshape(rows, tall * channels * width)
     return (stripes @ band).reshape(rows, out, columns).transpose(1, 0, 2)
 
