@@ -1,5 +1,4 @@
-"""One method on one network, dense and pruned to several shares, a seed at a time: several convolutions at once are
-slow on a GPU.
+"""One method on one network, dense and pruned to several shares, a seed at a time, or with --together all at once.
 
     python benchmarks/levels.py DATA NETWORK METHOD [--set VALUE …] [--augment flip crop] [--levels 0 .5 .9] --out FILE
     python benchmarks/levels.py --table FILE
@@ -31,6 +30,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
     parser.add_argument("--augment", nargs="*", default=[], help="crop, flip, as for train")
     parser.add_argument("--levels", nargs="*", type=float, default=[None])
+    parser.add_argument("--together", action="store_true", help="all seeds in one program")
     options = parser.parse_args()
     if options.table:
         print(table(trials.lines_of(options.table)))
@@ -39,8 +39,9 @@ def main() -> None:
     else:
         base = method_from_words(options.method, options.changes)
         labels = {"method": options.method, "changes": options.changes, "augment": options.augment}
-        for seed in range(options.first_seed, options.first_seed + options.seeds):
-            own = argparse.Namespace(**{**vars(options), "first_seed": seed, "seeds": 1})
+        at_once = options.seeds if options.together else 1
+        for seed in range(options.first_seed, options.first_seed + options.seeds, at_once):
+            own = argparse.Namespace(**{**vars(options), "first_seed": seed, "seeds": at_once})
             wanted = [
                 trials.Trial(
                     options.data, options.network, at_level(base, level, options.epochs), {**labels, "level": level},
