@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .fitting import load as load
     from .inference import initializers as init  # noqa: F401
     from .inference import schedules as schedules
+    from .inference.batches import Passes as Passes
+    from .inference.batches import WithReplacement as WithReplacement
     from .inference.calibration import Calibration as Calibration
     from .inference.curvature import EmpiricalFisher as EmpiricalFisher
     from .inference.curvature import GaussNewton as GaussNewton
@@ -125,6 +127,7 @@ _HOMES = {
     "experiment.folder": ("RunFolder",),
     "experiment.starting": ("Moments", "Trained"),
     "fitting": ("Fit", "fit", "load"),
+    "inference.batches": ("Passes", "WithReplacement"),
     "inference.calibration": ("Calibration",),
     "inference.curvature": ("EmpiricalFisher", "GaussNewton"),
     "inference.estimators": ("Flipout", "LocalReparameterisation", "SharedDraw"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, final
 
 from .errors import ArgumentError
+from .inference import batches as _batches
 from .inference import calibration as _calibration
 from .inference import estimators as _estimators
 from .inference import initializers as _initializers
@@ -18,6 +19,7 @@ from .inference import optimizers as _optimizers
 from .inference import posteriors as _posteriors
 from .inference import priors as _priors
 from .inference import schedules as _schedules
+from .inference.batches import Batches, Passes, WithReplacement
 from .inference.calibration import Calibration
 from .inference.estimators import Estimator, SharedDraw
 from .inference.initializers import Initializer, Uniform, VarianceScaled
@@ -44,6 +46,7 @@ KINDS = {
     "posterior": (PosteriorFamily, "MeanField()"),
     "init": (Initializer, "ox.init.VarianceScaled()"),
     "estimator": (Estimator, "Flipout()"),
+    "batches": (Batches, "Passes()"),
 }
 
 
@@ -58,7 +61,8 @@ class Method:
     likelihood: one draw a batch, flipout, or local reparameterisation. **reduction** None prunes nothing. **dropout**
     is what the command line builds the paper's networks with; a network passed to `fit` keeps its own. **calibration**
     None trains on every example and leaves the outputs as they are. **target_rate_factor** times the learning rate is
-    what it trains at when told how much to prune (`pruned_to`).
+    what it trains at when told how much to prune (`pruned_to`). **batches** are drawn from all examples each time, or
+    pass after pass (`Passes`).
     """
 
     name: str = "custom"
@@ -73,6 +77,7 @@ class Method:
     dropout: float = 0.0
     calibration: Calibration | None = None
     target_rate_factor: float = 1.0
+    batches: Batches = WithReplacement()
 
     def __post_init__(self):
         for name in ("learning_rate", "kl_weight"):
@@ -158,7 +163,7 @@ def _refuse_other(name: str, value: Any, kind: type, example: str) -> None:
 def kinds() -> dict[str, type]:
     """Every class that a part of a method may be, by name."""
     modules = (
-        _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
+        _batches, _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
         _criteria, _horseshoe, _measuring, _reducing, _schedule,
     )  # fmt: skip
     return known_kinds(*modules) | {"Method": Method}
@@ -200,6 +205,7 @@ def Plain(**changes: Any) -> Method:  # noqa: N802
         "kl_weight": Constant(0.0),
         "optimizer": AdamW(),
         "calibration": Calibration(),
+        "batches": Passes(),
     }
     return _make("plain", own, changes)
 
@@ -280,6 +286,7 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
             measuring=Measuring(binding=True),
         ),
         "calibration": Calibration(),
+        "batches": Passes(),
     }
     return _make("bmr-natural", own, changes)
 

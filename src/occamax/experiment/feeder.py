@@ -24,18 +24,19 @@ class Feeder:
         self.stream, self.devices = stream, program.devices
         self.keys = jax.random.wrap_key_data(jnp.asarray(np.asarray(jax.random.key_data(keys))))  # of this host alone
         held_out, batch_size = program.task.held_out, program.budget.batch_size
+        how = program.method.batches
         chunks = program.chunks * program.budget.epochs
         starts = np.cumsum([0, *chunks])
         self.chunks = {int(start): steps for start, steps in zip(starts, chunks, strict=False)}
 
         def train(state: State, batches: tuple[Array, Array]) -> tuple[State, Info]:
-            _, keys = draws(state.key, state.step, len(batches[1]), batch_size, held_out)
+            _, keys = draws(state.key, state.step, len(batches[1]), batch_size, held_out, how)
             return lax.scan(
                 lambda carry, drawn: program.stepper(carry, *drawn, held_out.trained), state, (batches, keys)
             )
 
         def rows(keys: Key[Array, "seeds"], first: Array, steps: int) -> Array:
-            return jax.vmap(lambda key: draws(key, first, steps, batch_size, held_out)[0])(keys)
+            return jax.vmap(lambda key: draws(key, first, steps, batch_size, held_out, how)[0])(keys)
 
         self._train = program.compile(train, 0, donate=True, own=2)
         self._rows = jax.jit(rows, static_argnums=2)

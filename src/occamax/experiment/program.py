@@ -57,7 +57,9 @@ class Program:
         self.longest_chunk = min(longest_chunk, LONGEST_CHUNK)
         devices.check_batch(task.budget.batch_size)
         self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
-        self.stepper = Stepper(task.model, self.optimizer, task.method.estimator, task.augment, devices.share)
+        self.stepper = Stepper(
+            task.model, self.optimizer, task.method.estimator, task.augment, devices.share, task.method.batches
+        )
         self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
             steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
             for steps in set(self.chunks)

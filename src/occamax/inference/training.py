@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from ..data.held_out import HeldOut
 from ..errors import ArgumentError
 from ..structure.calling import Buffers
+from .batches import Batches, WithReplacement
 from .estimators import Estimator, SharedDraw
 from .model import BatchPart, Model, keys_of
 from .posteriors import Posterior
@@ -114,13 +115,18 @@ def objective(
 
 
 def draws(
-    key: PRNGKeyArray, first: Int[Array, ""] | int, steps: int, batch_size: int, held_out: HeldOut
+    key: PRNGKeyArray,
+    first: Int[Array, ""] | int,
+    steps: int,
+    batch_size: int,
+    held_out: HeldOut,
+    batches: Batches = WithReplacement(),
 ) -> tuple[Int[Array, "steps batch"], Key[Array, "steps"]]:
     """Which of the examples each of the steps from `first` on looks at, and the key for the rest of its randomness: a
     function of the step's number alone. What is held out is not looked at."""
     step_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(first + jnp.arange(steps))
     batch_keys, keys = jax.vmap(jax.random.split, out_axes=1)(step_keys)
-    numbers = jax.vmap(lambda key: jax.random.randint(key, (batch_size,), 0, held_out.trained))(batch_keys)
+    numbers = batches.numbers(key, batch_keys, first, batch_size, held_out.trained)
     return held_out.places_trained(numbers), keys
 
 
@@ -137,13 +143,15 @@ def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
 @dataclass(frozen=True)
 class Stepper:
     """How one step is made: of which model, by which optimiser, with which estimate of the likelihood. `augment`
-    changes each example before it is looked at; `share` shares the work on the batch out over devices."""
+    changes each example before it is looked at; `share` shares the work on the batch out over devices; `batches` says
+    which examples a step looks at."""
 
     model: Model
     optimizer: optax.GradientTransformationExtraArgs
     estimator: Estimator = SharedDraw()
     augment: Augment | None = None
     share: Share = alone
+    batches: Batches = WithReplacement()
 
     def __call__(self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
         """One step on one batch of data of a given size."""
@@ -171,8 +179,8 @@ class Stepper:
         return jax.vmap(self.augment)(keys, batch[0]), batch[1]
 
     def epoch(self, steps: int, batch_size: int, held_out: HeldOut) -> Callable[[State, Batch], tuple[State, Info]]:
-        """So many steps as one function of the state and the data: batches are drawn with replacement where the data
-        lie, by the step's number alone. What is held out is not trained on.
+        """So many steps as one function of the state and the data: batches are drawn where the data lie, by the
+        step's number alone. What is held out is not trained on.
 
         Wrap it in `jax.jit(..., donate_argnums=0)`; `jax.vmap` over the state trains several seeds at once.
         """
@@ -183,6 +191,6 @@ class Stepper:
                 rows, key = drawn
                 return self(carry, (data[0][rows], data[1][rows]), key, held_out.trained)
 
-            return lax.scan(one, state, draws(state.key, state.step, steps, batch_size, held_out))
+            return lax.scan(one, state, draws(state.key, state.step, steps, batch_size, held_out, self.batches))
 
         return epoch
