@@ -39,6 +39,7 @@ def main() -> None:
     else:
         base = method_from_words(options.method, options.changes)
         labels = {"method": options.method, "changes": options.changes, "augment": options.augment}
+        labels["precision"] = options.precision
         at_once = options.seeds if options.together else 1
         for seed in range(options.first_seed, options.first_seed + options.seeds, at_once):
             own = argparse.Namespace(**{**vars(options), "first_seed": seed, "seeds": at_once})
@@ -55,16 +56,19 @@ def main() -> None:
 def table(lines: list[dict]) -> str:
     """Accuracy / NLL / ECE by level, ± over seeds."""
     for line in lines:
-        line["how"] = " ".join([line["method"], *line["changes"], *line["augment"]])
+        code = [f"`{word}`" for word in (line["method"], *line["changes"])]
+        line["how"] = " ".join([*code, *line["augment"], *(["float32"] if line["precision"] == "float32" else [])])
     names = ("data", "network", "how", "epochs", "steps", "level", "test")
     rows = [
         [
             line["data"], line["network"], line["how"], f"{line['epochs']} × {line['steps']}",
+            "test" if line["test"] else "validation",
+            "evidence" if line["level"] is None else trials.short(line["level"], 2),
             *(trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")), str(line["seeds"]),
         ]
         for line in trials.merged(lines, *names)
     ]  # fmt: skip
-    heads = ["data", "network", "method", "steps", "accuracy", "NLL", "ECE", "pruned", "seeds"]
+    heads = ["data", "network", "method", "steps", "measured on", "level", "accuracy", "NLL", "ECE", "pruned", "seeds"]
     return trials.markdown(heads, rows)
 
 

@@ -11,6 +11,7 @@ import curve
 import exports
 import exports_beside
 import float32
+import levels
 import means
 import numpy as np
 import one_shot
@@ -277,6 +278,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
+    "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),

@@ -2,7 +2,8 @@
 
     python benchmarks/lab/convolution_forms.py --out FILE [--steps 100] [--batch 128] [--seeds 1 4] [--methods …]
 
-A line for each: seconds to compile, milliseconds a step and a seed (the median of three loops). The images are the embedded ones.
+A line for each: seconds to compile, milliseconds a step and a seed (the median of three loops). The images are the
+embedded ones.
 """
 
 import argparse

@@ -22,7 +22,7 @@ class RunError(OccamaxError):
 
 
 class DivergedError(OccamaxError):
-    """The objective became NaN or infinite."""
+    """The objective became NaN or infinite, or the network forgot all it had learnt."""
 
 
 class ExportError(OccamaxError):

@@ -33,7 +33,7 @@ from .reduction import horseshoe as _horseshoe
 from .reduction import measuring as _measuring
 from .reduction import reducing as _reducing
 from .reduction import schedule as _schedule
-from .reduction.criteria import Evidence, Magnitude, TargetSparsity
+from .reduction.criteria import Evidence, Magnitude, Pattern, TargetSparsity
 from .reduction.horseshoe import HorseshoeCriterion
 from .reduction.measuring import Measuring
 from .reduction.reducing import Reduction
@@ -111,17 +111,25 @@ class Method:
         `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have
         further to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 %
         (`docs/lab/notebook.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
+        return self._told(TargetSparsity(sparsity), epochs)
+
+    def in_pattern(self, keep: int, of: int, epochs: int) -> "Method":
+        """This method with `keep` of every `of` weights along a layer's inputs left by the end of a run of `epochs`, as
+        `ox.criteria.Pattern` chooses them; otherwise as `pruned_to`."""
+        return self._told(Pattern(keep, of), epochs)
+
+    def _told(self, criterion: TargetSparsity | Pattern, epochs: int) -> "Method":
+        """With a criterion that says how many go: approached along its ramp, and nothing undone."""
         if self.reduction is None and not self.posterior.has_deviations:  # gradual magnitude pruning
-            return replace(self, reduction=Reduction(TargetSparsity(0.0, Magnitude()), Between(0.1, 0.8))).pruned_to(
-                sparsity, epochs
-            )
-        reduction = self._prunes("sparsity")
+            by_magnitude = Reduction(TargetSparsity(0.0, Magnitude()), Between(0.1, 0.8))
+            return replace(self, reduction=by_magnitude)._told(criterion, epochs)
+        reduction = self._prunes("sparsity" if isinstance(criterion, TargetSparsity) else "pattern")
         due = [epoch for epoch in range(epochs) if reduction.schedule.due(epoch, epochs)]
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
-        score = reduction.criterion.score if isinstance(reduction.criterion, TargetSparsity) else None
-        criterion = TargetSparsity(sparsity, reach=min(0.75, due[-1] / epochs))
-        criterion = criterion if score is None else replace(criterion, score=score)
+        told = isinstance(reduction.criterion, TargetSparsity | Pattern)
+        score = reduction.criterion.score if told else criterion.score
+        criterion = replace(criterion, score=score, reach=min(0.75, due[-1] / epochs))
         measuring = replace(reduction.measuring, binding=False)
         reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None, measuring=measuring)
         faster = self.target_rate_factor != 1.0
@@ -131,7 +139,7 @@ class Method:
     def with_units(self, price: float) -> "Method":
         """This method, which also removes whole units that earn less than `price` nats per weight (see `Reduction`)."""
         reduction = self._prunes("unit_price")
-        if isinstance(reduction.criterion, TargetSparsity):
+        if isinstance(reduction.criterion, TargetSparsity | Pattern):
             raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
         return replace(
             self, reduction=replace(reduction, unit_price=price, measuring=replace(reduction.measuring, binding=True))

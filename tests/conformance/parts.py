@@ -20,6 +20,7 @@ from occamax.reduction import (
     HorseshoeCriterion,
     KeepingEvidence,
     Magnitude,
+    Pattern,
     Reduction,
     SignalToNoise,
     SpikeAndSlab,
@@ -42,6 +43,8 @@ CRITERIA = (
     TargetSparsity(0.4, SignalToNoise(), per_layer=True),
     TargetSparsity(0.4, Magnitude()),
     TargetSparsity(0.4, Chance()),
+    Pattern(1, 2, SignalToNoise()),
+    Pattern(1, 2, Magnitude()),
 )
 BATCH = tuple(map(jnp.asarray, tiny_data()))
 SIZE = 32
@@ -63,7 +66,8 @@ def refused_part(posterior, optimizer, estimator, criterion=None):
     if isinstance(optimizer, NaturalGradient):
         return "optimizer"
     points = (Magnitude, Chance)
-    is_fine = criterion is None or (isinstance(criterion, TargetSparsity) and isinstance(criterion.score, points))
+    told = isinstance(criterion, TargetSparsity | Pattern)
+    is_fine = criterion is None or (told and isinstance(criterion.score, points))
     return None if is_fine else "reduction"
 
 

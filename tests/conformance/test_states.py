@@ -7,7 +7,7 @@ import pytest
 
 from occamax.inference.posteriors import Point
 from occamax.inference.priors import HorseshoePrior
-from occamax.reduction import Chance, HorseshoeCriterion, TargetSparsity
+from occamax.reduction import Chance, HorseshoeCriterion, Pattern, TargetSparsity
 from occamax.reduction.reducing import remove
 
 from ..tolerances import SINGLE
@@ -115,13 +115,17 @@ def test_what_is_gone_costs_nothing_and_does_not_move(method):
     assert np.array_equal(later.mask, after.mask)
 
 
-PERMUTED = [m for m in decisions() if not isinstance(getattr(m.reduction.criterion, "score", None), Chance)]
+def by_place(criterion):
+    """Chance goes by a weight's place, a pattern by its neighbours."""
+    return isinstance(criterion, Pattern) or isinstance(getattr(criterion, "score", None), Chance)
+
+
+PERMUTED = [m for m in decisions() if not by_place(m.reduction.criterion)]
 
 
 @pytest.mark.parametrize("method", PERMUTED, ids=title)
 def test_permuting_a_layer_permutes_its_mask(method):
-    """The first layer's inputs in another order, and its outputs, unless rows have scales of their own. (Chance is by
-    place.)"""
+    """The first layer's inputs in another order, and its outputs, unless rows have scales of their own."""
     by_row = isinstance(method.reduction.criterion, HorseshoeCriterion) or isinstance(method.prior, HorseshoePrior)
     rows = [0, 1, 2] if by_row else [2, 0, 1]
     order = np.arange(12).reshape(3, 4)[np.ix_(rows, [2, 0, 3, 1])].ravel()

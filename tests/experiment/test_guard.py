@@ -13,7 +13,7 @@ from occamax.experiment.guard import Guard
 from occamax.experiment.loop import Evaluation, Loop, Pause, _as_found
 from occamax.experiment.program import Program, Task
 from occamax.inference.calibration import held_out_of
-from occamax.inference.schedules import Affordable, Constant, Ramp
+from occamax.inference.schedules import Affordable, Constant, Ramp, Schedule
 from occamax.methods import BMR, PaperBMR
 from occamax.reduction import Between, Reduction, TargetSparsity
 from occamax.reduction.criteria import Criterion, Decision
@@ -239,3 +239,28 @@ def test_the_target_trains_bmr_at_twice_its_rate_and_the_paper_at_its_own():
     assert ours.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.06)
     assert theirs.pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.03)
     assert replace(ours, target_rate_factor=3.0).pruned_to(0.9, 10).learning_rate(0.4) == pytest.approx(0.09)
+
+
+def test_a_network_that_forgets_all_it_learnt_is_told_from_one_that_was_reduced():
+    guard = Guard(None, 2.3, 1, [[{"fit": 1.2}, {"fit": 0.4}]])
+    nothing, reduced = np.array([False]), np.array([True])
+    assert guard.forgotten([{"fit": 2.31}], nothing).tolist() == [True]
+    assert guard.forgotten([{"fit": 2.2}], nothing).tolist() == [False]  # it knows a little
+    assert guard.forgotten([{"fit": 2.31}], reduced).tolist() == [False]  # the guard of reductions sees to that
+    assert Guard(None, 2.3, 1, [[{"fit": 2.0}]]).forgotten([{"fit": 2.31}], nothing).tolist() == [False]
+    assert Guard(None, 2.3, 1).forgotten([{"fit": 9.0}], nothing).tolist() == [False]  # the first epoch
+
+
+@dataclass(frozen=True)
+class Leap(Schedule):
+    """A rate that trains, then one that destroys."""
+
+    def __call__(self, progress):
+        return jnp.where(progress < 0.5, 0.05, 20.0)
+
+
+def test_a_run_whose_steps_become_too_long_stops_in_words():
+    x, y = tiny_data(200)
+    method = ox.Plain(learning_rate=Leap(), batches=ox.WithReplacement(), calibration=None)
+    with pytest.raises(ox.DivergedError, match="forgot what it had learnt: a training example costs"):
+        ox.fit(Tiny(), (x, y), method, epochs=4, steps_per_epoch=100, batch_size=16)

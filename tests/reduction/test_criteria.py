@@ -19,11 +19,13 @@ from occamax.reduction import (
     Evidence,
     HorseshoeCriterion,
     Magnitude,
+    Pattern,
     SignalToNoise,
     SpikeAndSlab,
     TargetSparsity,
 )
 from occamax.reduction.delta_f import removal
+from occamax.structure.layout import Block, Layout
 
 from ..tolerances import STANDARD_ERRORS
 from ..toys import layout_of
@@ -126,6 +128,45 @@ def test_target_sparsity_is_exact(sparsity, per_layer, seed):
         own, score = keep[start:stop][counted], scores[start:stop][counted]
         assert (~own).sum() in (np.floor(sparsity * counted.sum() + 0.499), np.ceil(sparsity * counted.sum() - 0.499))
         assert score[~own].max(initial=-np.inf) <= score[own].min(initial=np.inf)
+
+
+@given(st.integers(1, 3), st.integers(0, 1000))
+def test_a_pattern_keeps_so_many_of_every_group_of_inputs(keep, seed):
+    """The highest scores of every four columns of a row, by sorting each by hand; a rest of two is kept as far."""
+    layout, rng = layout_of(10, 3, 2), np.random.default_rng(seed)
+    made = with_delta_f(rng.normal(size=layout.size))
+    found = np.asarray(Pattern(keep, 4).decide(layout, made).keep)
+    for block, (start, _) in zip(layout.blocks, layout.bounds, strict=True):
+        shape = (block.rows, block.columns)
+        kept = found[start : start + block.rows * block.columns].reshape(shape)
+        scores = -np.asarray(made.delta_f)[start : start + kept.size].reshape(shape)
+        for row, score in zip(kept, scores, strict=True):
+            for first in range(0, block.columns, 4):
+                own = score[first : first + 4]
+                best = np.sort(np.argsort(own)[::-1][:keep])
+                np.testing.assert_array_equal(np.flatnonzero(row[first : first + 4]), best)
+        assert found[start + kept.size : start + block.size].all()  # biases
+
+
+def test_a_pattern_goes_along_the_channels_of_a_kernel():
+    layout = Layout((Block("first", "conv", (2, 4, 3, 3), None, (0,), 36),))
+    made = with_delta_f(np.random.default_rng(0).normal(size=layout.size))
+    kept = np.asarray(Pattern().decide(layout, made).keep).reshape(2, 4, 3, 3)
+    assert (kept.sum(1) == 2).all()
+
+
+def test_a_pattern_counts_what_is_gone_first_and_is_approached_step_by_step():
+    layout = layout_of(4, 1, 1)
+    delta_f = np.full(layout.size, 5.0)
+    delta_f[1] = -9.0  # the most needed of all, but gone
+    mask = np.arange(layout.size) != 1
+    made = with_delta_f(delta_f, mask=mask)
+    assert Pattern(3, 4).decide(layout, made).keep[:4].tolist() == [True, False, True, True]
+    counts = [
+        int(Pattern(reach=0.5).decide(layout, made._replace(progress=jnp.float32(p))).keep[:4].sum())
+        for p in (0.0, 0.2, 0.5, 1.0)
+    ]
+    assert counts == [4, 3, 2, 2]
 
 
 def test_target_sparsity_with_ties_goes_by_order():
@@ -267,6 +308,8 @@ def test_every_is_a_range(first, until, every):
     [
         (lambda: TargetSparsity(1.2), "sparsity: 1.2"),
         (lambda: TargetSparsity(0.5, reach=1.0), "reach: 1.0"),
+        (lambda: Pattern(4, 4), "keep: 4 of 4"),
+        (lambda: Pattern(reach=-1.0), "reach: -1.0"),
         (lambda: SpikeAndSlab(alpha0=0.0), "alpha0: 0.0"),
         (lambda: SpikeAndSlab(rounds=0), "rounds: 0"),
         (lambda: Every(every=0), "every=0"),

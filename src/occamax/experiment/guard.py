@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 COSTS = "fit", "held_out_nll"
+MUCH, NEXT_TO_NOTHING = 0.5, 0.02  # nats an example; of what was gained
 
 
 class Guard:
@@ -41,6 +42,13 @@ class Guard:
             undone = reduced & [self._has_collapsed(past, line) for past, line in zip(self.past, lines, strict=True)]
         self.held = undone
         return undone
+
+    def forgotten(self, lines: Sequence[dict[str, Any]], reduced: np.ndarray) -> np.ndarray:
+        """Which seeds knew much an epoch ago and know next to nothing now, though they were not `reduced` in between:
+        the steps are too long for the network."""
+        gain = self.baseline - np.array([past[-1]["fit"] if past else self.baseline for past in self.past])
+        lost = np.array([line["fit"] for line in lines]) > self.baseline - NEXT_TO_NOTHING * gain
+        return ~reduced & (gain > MUCH) & lost
 
     def remember(self, lines: Sequence[dict[str, Any]]) -> None:
         """Each seed's metrics of the epoch judged."""

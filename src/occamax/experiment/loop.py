@@ -159,7 +159,9 @@ class Loop:
         if self.held is not None and calibration is not None:
             for line, found in zip(figures, self._scores(state, self.held, calibration.epoch_samples), strict=True):
                 line["held_out_nll"] = found["nll"]
-        undone = self.guard.judge(_as_found(figures, here), ~self.guard.held & _removed_any(here.record, len(fits)))
+        reduced = ~self.guard.held & _removed_any(here.record, len(fits))
+        _stop_if_forgotten(self.guard.forgotten(figures, reduced), figures)
+        undone = self.guard.judge(_as_found(figures, here), reduced)
         if here.before is not None and undone.any():
             state = choose(undone, here.before._replace(step=state.step), state)
         self.guard.remember(figures)
@@ -236,6 +238,14 @@ def _steps(done: list[Info]) -> int:
 
 def _joined(infos: list[Info]) -> Info:
     return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts], axis=-1), *infos)
+
+
+def _stop_if_forgotten(forgotten: np.ndarray, figures: list[dict[str, Any]]) -> None:
+    if forgotten.any():
+        raise DivergedError(
+            f"the network forgot what it had learnt: a training example costs {figures[forgotten.argmax()]['fit']:.3g} "
+            "nats, as if nothing had been. The learning rate is too high for this network; lower it."
+        )
 
 
 def _stop_if_diverged(neg_elbo: np.ndarray, steps_before: int) -> None:

@@ -8,6 +8,7 @@ from .criteria import Decision as Decision
 from .criteria import Evidence as Evidence
 from .criteria import KeepingEvidence as KeepingEvidence
 from .criteria import Magnitude as Magnitude
+from .criteria import Pattern as Pattern
 from .criteria import Score as Score
 from .criteria import SignalToNoise as SignalToNoise
 from .criteria import SpikeAndSlab as SpikeAndSlab

@@ -15,7 +15,7 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
-from ..structure.layout import Layout
+from ..structure.layout import PRODUCTS, Block, Layout
 
 
 class Beliefs(NamedTuple):
@@ -151,8 +151,7 @@ class TargetSparsity(Criterion):
     def __post_init__(self):
         if not 0.0 <= self.sparsity <= 1.0:
             raise ArgumentError(f"sparsity: {self.sparsity!r} given; it must lie between 0 and 1")
-        if not 0.0 <= self.reach < 1.0:
-            raise ArgumentError(f"reach: {self.reach!r} given; it must lie between 0 and 1")
+        _refuse_reach(self.reach)
 
     @property
     def needs_evidence(self):
@@ -164,7 +163,7 @@ class TargetSparsity(Criterion):
             last = share_of(jnp.sum(counted), float(self.sparsity))
             if not self.reach:
                 return last
-            on_the_way = self.sparsity * (1.0 - (1.0 - jnp.minimum(beliefs.progress / self.reach, 1.0)) ** 3)
+            on_the_way = self.sparsity * _on_the_way(beliefs.progress, self.reach)
             return jnp.where(beliefs.progress >= self.reach, last, share_of(jnp.sum(counted), on_the_way))
 
         score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
@@ -175,6 +174,62 @@ class TargetSparsity(Criterion):
         pairs = zip(layout.split(score), layout.split(beliefs.reducible), strict=True)
         parts = [_drop_lowest(scores, most(counted)) for scores, counted in pairs]
         return Decision(jnp.concatenate([keep for keep, _ in parts]), jnp.stack([cut for _, cut in parts]))
+
+
+@dataclass(frozen=True)
+class Pattern(Criterion):
+    """Of every `of` weights beside each other along a layer's inputs, `keep` stay: those with the highest score. 2 of 4
+    is what NVIDIA's sparse tensor cores and TensorRT multiply by; neither jax nor onnxruntime gains any speed from it.
+
+    Inputs are a matrix's columns and a kernel's channels, at each of its places. Gains and biases stay. **reach** as in
+    `TargetSparsity`: until then fewer of each group are gone.
+    """
+
+    keep: int = 2
+    of: int = 4
+    score: Score = KeepingEvidence()
+    reach: float = 0.0
+
+    def __post_init__(self):
+        if not 0 < self.keep < self.of:
+            raise ArgumentError(f"keep: {self.keep!r} of {self.of!r} given; it must lie between 0 and that, as 2 of 4")
+        _refuse_reach(self.reach)
+
+    @property
+    def needs_evidence(self):
+        return self.score.needs_evidence
+
+    def decide(self, layout, beliefs):
+        score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
+        gone = (self.of - self.keep) * _on_the_way(beliefs.progress, self.reach)
+        dropped = jnp.floor(gone + 1e-4).astype(jnp.int32)  # in each group
+        scores = layout.split(score)
+        parts = [self._kept(block, own, dropped) for block, own in zip(layout.blocks, scores, strict=True)]
+        cuts = [jnp.min(jnp.where(keep, own, jnp.inf)) for keep, own in zip(parts, scores, strict=True)]
+        return Decision(jnp.concatenate(parts), jnp.stack(cuts))
+
+    def _kept(self, block: Block, score: Array, dropped: Int[Array, ""]) -> Bool[Array, "weights"]:
+        inputs = [axis for axis in range(len(block.weight_shape)) if axis not in block.output_axes]
+        if block.kind not in PRODUCTS or not inputs:
+            return jnp.ones(block.size, bool)
+        weight, bias = score[: block.piece_sizes[0]], score[block.piece_sizes[0] :]
+        last = jnp.moveaxis(weight.reshape(block.weight_shape), inputs[0], -1)
+        rest = -last.shape[-1] % self.of  # a group that is not full may be kept as far as a full one
+        padded = jnp.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, rest)], constant_values=-jnp.inf)
+        groups = padded.reshape(*last.shape[:-1], -1, self.of)
+        kept = jnp.argsort(jnp.argsort(groups, stable=True), stable=True) >= dropped
+        kept = kept.reshape(padded.shape)[..., : last.shape[-1]]
+        return jnp.concatenate([jnp.moveaxis(kept, -1, inputs[0]).ravel(), jnp.ones(bias.shape, bool)])
+
+
+def _refuse_reach(reach: float) -> None:
+    if not 0.0 <= reach < 1.0:
+        raise ArgumentError(f"reach: {reach!r} given; it must lie between 0 and 1")
+
+
+def _on_the_way(progress: Float[Array, ""], reach: float) -> Float[Array, ""] | float:
+    """Which share of what is wanted should be gone by now."""
+    return 1.0 - (1.0 - jnp.minimum(progress / reach, 1.0)) ** 3 if reach else 1.0
 
 
 def _drop_lowest(score: Array, count: Int[Array, ""]) -> tuple[Array, Array]:
