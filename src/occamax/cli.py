@@ -320,6 +320,9 @@ def export(  # an option each
     draws: Annotated[
         int | None, typer.Option(help="Put so many networks drawn from the posterior into one onnx file or header.")
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Multiply by whole numbers; says whether this machine gains from it.")
+    ] = False,
     checkpoint: Checkpoint = "last",
     network: OwnNetwork = None,
     data_dir: DataDir = None,
@@ -332,6 +335,7 @@ def export(  # an option each
     if path.suffix != f".{format}":
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
     options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
+    options["int8"] = int8
     print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir, **options), path)
 
 

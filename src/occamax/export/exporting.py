@@ -37,6 +37,7 @@ from .source import (
 )
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
+PARITY_INT8 = 0.02  # mean difference of a probability, where whole numbers are multiplied
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
 FIGURES = 120  # bytes by which a file's own figures lengthen its card
@@ -63,6 +64,7 @@ class Measured:
     levels: tuple[int, ...] = ()  # values of each layer's codebook
     removed: int = 0  # weights that became zero when they were rounded
     figures_before: dict[str, float] | None = None  # of the network before it was rounded, on the examples compared
+    milliseconds_float: dict[int, tuple[float, float]] | None = None  # of the same in float32, and of the file in int8
 
     def as_data(self) -> dict[str, Any]:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
@@ -78,15 +80,17 @@ def export_network(
     with_posterior: bool = False,
     rounding: Rounding | None = None,
     draws: int | None = None,
+    int8: bool = False,
 ) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
-    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior. A
-    file that does not say what the network says, or cannot be read back, is not written."""
+    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior.
+    `int8` multiplies by whole numbers, in ONNX. A file that does not say what the network says, or cannot be read back, is not written."""
     _check_names(out, form, with_posterior, draws)
+    _check_int8(form, int8)
     program = trace(source)
     source = replace(source, card=named(source, program))
     exact = source if draws is None else with_draws(source, draws)
-    source, losses = rounded_source(exact, program, rounding, form, with_posterior)
+    source, losses = rounded_source(exact, program, rounding, form, with_posterior, int8)
     posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
     dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
     small, units = smaller(source, program)
@@ -94,11 +98,14 @@ def export_network(
     with _temporary(form) as files:
         for file, graph in ((files[0], dense), (files[2], unpruned)):
             write(file, graph, source.card, as_usual=True)
-        write(files[1], small, source.card, posterior)
-        found = _measured(source, files, program) | _of_rounding(exact, losses, program)
-        write(files[1], small, replace(source.card, figures=found["figures"]), posterior)  # those of the file
+        write(files[1], small, source.card, posterior, int8=int8)
+        if int8:
+            write(files[3], small, source.card)
+        found = _measured(source, files, program, int8) | _of_rounding(exact, losses, program)
+        card = replace(source.card, figures=found["figures"])  # those of the file
+        write(files[1], small, card, posterior, int8=int8)
         open_export(files[1], threads=1)  # what is kept can be read
-        contents = [file.read_bytes() for file in files]
+        contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
     zipped = [len(gzip.compress(content, 6)) for content in contents]
     return Measured(
@@ -115,16 +122,21 @@ def export_network(
 
 @contextmanager
 def _temporary(form: str) -> Iterator[list[Path]]:
-    """Names of the dense file, the small one, and one as if nothing had been pruned."""
+    """Names of the dense file, the small one, one as if nothing had been pruned, and the small one in float32."""
     try:
         with TemporaryDirectory() as place:
-            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned")]
+            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats")]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
 
 
 def rounded_source(
-    source: Exportable, program: Graph, rounding: Rounding | None, form: str, with_posterior: bool = False
+    source: Exportable,
+    program: Graph,
+    rounding: Rounding | None,
+    form: str,
+    with_posterior: bool = False,
+    int8: bool = False,
 ) -> tuple[Exportable, list[Rounded]]:
     """The source with its weights as the file should hold them, and what each network lost by that."""
 
@@ -133,7 +145,7 @@ def rounded_source(
         with TemporaryDirectory() as place:
             file = Path(place) / f"small.{form}"
             packed = pack(source.model, source.believed, program, weights) if with_posterior else None
-            write(file, small, source.card, packed)
+            write(file, small, source.card, packed, int8=int8)
             return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
 
     if rounding is None:
@@ -181,14 +193,26 @@ def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None) 
         raise ExportError("--draws: safetensors holds the whole posterior; give --posterior, or choose --format onnx")
 
 
-def write(path: Path, graph: Graph, card: Card, posterior: Packed | None = None, as_usual: bool = False) -> None:
+def _check_int8(form: str, int8: bool) -> None:
+    if int8 and form != "onnx":
+        raise ExportError(f"--int8: a .{form} file holds weights, not how they are multiplied; choose --format onnx")
+
+
+def write(
+    path: Path,
+    graph: Graph,
+    card: Card,
+    posterior: Packed | None = None,
+    as_usual: bool = False,
+    int8: bool = False,
+) -> None:
     """A graph in the format that the path ends in. `as_usual` is for comparison: nothing left out, packed or joined, as
     any exporter would write it."""
     if path.suffix == ".onnx":
         need("onnx")
         from .onnx_file import write_onnx
 
-        write_atomic(path, write_onnx(graph, card, as_usual))
+        write_atomic(path, write_onnx(graph, card, as_usual, int8))
     elif path.suffix == f".{HEADER}":
         write_atomic(path, write_c(graph, card, as_usual=as_usual).text.encode())
     else:
@@ -203,7 +227,7 @@ def _save(out: Path, content: bytes) -> None:
         raise ExportError(f"--out: {out} cannot be written ({error.strerror or error})") from error
 
 
-def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str, Any]:
+def _measured(source: Exportable, files: list[Path], program: Graph, int8: bool) -> dict[str, Any]:
     """What was read back is what is measured, and compared with the trained network."""
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
     inputs = examples_of(source, program)
@@ -211,14 +235,24 @@ def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str
     is_onnx = files[1].suffix == ".onnx"
     found = on_all_cores(after, inputs) if is_onnx else in_parts(after, inputs, TESTED_SECONDS, 500)
     compared = min(len(found), len(expected))
-    difference = _difference(source, expected[:compared], found[:compared])
+    differences = _differences(source, expected[:compared], found[:compared])
+    difference = float(differences.max())
     what = "of a probability" if source.is_classes else "as a share of the targets' deviation"
-    if not difference <= PARITY:
+    if int8:
+        if not differences.mean() <= PARITY_INT8:
+            raise ExportError(
+                f"--int8: the file differs from the trained network by {differences.mean():.2g} {what} on average; "
+                "nothing was written. Leave --int8 out."
+            )
+    elif not difference <= PARITY:
         raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
+    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in (1, 128)}
+    in_floats = open_export(files[3], threads=1)[0] if int8 else None
     return {
-        "milliseconds": {
-            size: latencies(before, after, np.resize(inputs, (size, *inputs.shape[1:]))) for size in (1, 128)
-        },
+        "milliseconds": {size: latencies(before, after, some) for size, some in batches.items()},
+        "milliseconds_float": None
+        if in_floats is None
+        else {size: latencies(in_floats, after, some) for size, some in batches.items()},
         "difference": difference,
         "difference_of": what,
         "compared": compared,
@@ -227,7 +261,7 @@ def _measured(source: Exportable, files: list[Path], program: Graph) -> dict[str
     }
 
 
-def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> float:
+def _differences(source: Exportable, expected: np.ndarray, found: np.ndarray) -> np.ndarray:
     if found.shape != expected.shape:
         raise ExportError(f"the file answers with shape {found.shape}, the network with {expected.shape}")
     scale: Any = 1.0
@@ -236,4 +270,4 @@ def _difference(source: Exportable, expected: np.ndarray, found: np.ndarray) -> 
         if source.test is not None:
             deviation = source.test[1].reshape(-1, expected.shape[1]).astype(np.float64).std(0)
             scale = np.where(deviation > 0, deviation, scale)
-    return float((np.abs(found.astype(np.float64) - expected) / scale).max())
+    return np.abs(found.astype(np.float64) - expected) / scale

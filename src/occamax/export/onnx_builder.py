@@ -26,8 +26,8 @@ Value = str | np.ndarray  # the name of a result, or a constant that is not stor
 class Builder:
     """Collects nodes while a graph is walked. A size below zero in a shape stands for the batch, as in graphs."""
 
-    def __init__(self, packed: bool = True):
-        self.packed = packed
+    def __init__(self, packed: bool = True, int8: bool = False):
+        self.packed, self.int8 = packed, int8
         self.first: list[onnx.NodeProto] = []  # from constants and the input alone: they stand before all others
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
@@ -95,6 +95,11 @@ class Builder:
         return self._stored[key]
 
     def _packed(self, array: np.ndarray) -> str:
+        if array.dtype == np.int8:
+            form = smallest_form(array.astype(np.float32))
+            if form is None or form.nbytes + OVERHEAD >= array.nbytes:
+                return self._store(array)
+            return self._early("Cast", unfold(form, self._shared, self._early), to=TensorProto.INT8)
         if array.dtype != np.float32:
             return rising(array, self._shared, self._early) or self._store(array)
         if array.size > UNIFORM and (array == array.flat[0]).all():

@@ -15,11 +15,11 @@ OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
 IR_VERSION = 9
 
 
-def write_onnx(graph: Graph, card: Card, as_usual: bool = False) -> bytes:
+def write_onnx(graph: Graph, card: Card, as_usual: bool = False, int8: bool = False) -> bytes:
     """The file's bytes, checked by onnx before they are given out. `as_usual`: as any exporter would write it, nothing
-    packed or joined."""
+    packed or joined. `int8`: products with weights in whole numbers."""
     graph = recognised(graph) if as_usual else faster(graph)
-    builder = Builder(packed=not as_usual)
+    builder = Builder(packed=not as_usual, int8=int8)
     (value,), (result,) = graph.inputs, graph.outputs
     source = builder.input(card.input_name, graph.shapes[value], graph.dtypes[value])
     (found,) = emit(builder, graph, [source])
