@@ -127,8 +127,8 @@ class Method:
         due = [epoch for epoch in range(epochs) if reduction.schedule.due(epoch, epochs)]
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
-        told = isinstance(reduction.criterion, TargetSparsity | Pattern)
-        score = reduction.criterion.score if told else criterion.score
+        before = reduction.criterion
+        score = before.score if isinstance(before, TargetSparsity | Pattern) else criterion.score
         criterion = replace(criterion, score=score, reach=min(0.75, due[-1] / epochs))
         measuring = replace(reduction.measuring, binding=False)
         reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None, measuring=measuring)

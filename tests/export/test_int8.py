@@ -76,7 +76,7 @@ def test_whole_numbers_and_codebooks_go_together(tmp_path):
 
 def test_what_whole_numbers_spoil_is_not_written(tmp_path, monkeypatch):
     source, path = exportable("mlp"), tmp_path / "x.onnx"
-    with pytest.raises(ExportError, match="--int8: a .safetensors file holds weights"):
+    with pytest.raises(ExportError, match=r"--int8: a \.safetensors file holds weights"):
         export_network(source, tmp_path / "x.safetensors", "safetensors", int8=True)
     monkeypatch.setattr(exporting, "PARITY_INT8", 0.0)
     with pytest.raises(ExportError, match="--int8: the file differs"):

@@ -84,7 +84,8 @@ def export_network(
 ) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
     survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior.
-    `int8` multiplies by whole numbers, in ONNX. A file that does not say what the network says, or cannot be read back, is not written."""
+    `int8` multiplies by whole numbers, in ONNX. A file that does not say what the network says, or cannot be read back,
+    is not written."""
     _check_names(out, form, with_posterior, draws)
     _check_int8(form, int8)
     program = trace(source)
