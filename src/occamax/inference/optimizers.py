@@ -102,7 +102,7 @@ class NaturalGradient(Optimizer):
     left. What is left is a damping, which a short memory would take away too soon.
     **largest_step** σ² m / δ is kept within that many deviations of the prior: while few gradients are known, and where
     the data say nothing, it is far too long a step.
-    Learning rates around 0.2 train, with a warm-up.
+    Learning rates around 0.05 train, with a warm-up; up to 0.2 where layers are normalised.
     """
 
     needs_deviations = True
