@@ -526,15 +526,60 @@ CRITERIA = [
         ),
         (
             "the target is met too early",
-            "** 3)",
-            "** 5)",
+            "reach, 1.0)) ** 3",
+            "reach, 1.0)) ** 5",
             "reduction/test_criteria.py::test_target_sparsity_is_reached_when_asked",
         ),
         (
             "what is gone is counted last",
-            "jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)",
-            "jnp.where(beliefs.mask, self.score(beliefs), jnp.inf)",
+            "jnp.where(beliefs.mask, score(beliefs), -jnp.inf)",
+            "jnp.where(beliefs.mask, score(beliefs), jnp.inf)",
             "reduction/test_criteria.py::test_target_sparsity_counts_what_is_gone_and_spares_what_may_not_go",
+        ),
+        (
+            "a pattern keeps the lowest",
+            "stable=True), stable=True) >= dropped",
+            "stable=True), stable=True) < self.of - dropped",
+            "reduction/test_criteria.py::test_a_pattern_keeps_so_many_of_every_group_of_inputs",
+        ),
+        (
+            "a pattern along the last axis of a kernel",
+            "block.weight_shape), inputs[0], -1)",
+            "block.weight_shape), inputs[-1], -1)",
+            "reduction/test_criteria.py::test_a_pattern_goes_along_the_channels_of_a_kernel",
+        ),
+    ),
+    *_of(
+        "inference/batches.py",
+        (
+            "every pass in the same order",
+            "jax.random.fold_in(key, PASS_STREAM), number)",
+            "jax.random.fold_in(key, PASS_STREAM), 0 * number)",
+            "inference/test_batches.py::test_a_pass_shows_every_example_once",
+        ),
+        (
+            "a pass begins with the chunk",
+            "of_pass, row = step // length, step % length",
+            "of_pass, row = step // length, (step - first) % length",
+            "inference/test_batches.py::test_it_depends_on_the_number_of_the_step_alone",
+        ),
+    ),
+    *_of(
+        "export/onnx_products.py",
+        (
+            "whole numbers in the wrong unit",
+            "np.abs(matrix).max()) / MOST_INT8",
+            "np.abs(matrix).mean()) / MOST_INT8",
+            "export/test_int8.py::test_a_product_is_that_of_whole_numbers",
+        ),
+    ),
+    *_of(
+        "experiment/guard.py",
+        (
+            "a reduction is taken for forgetting",
+            "return ~reduced & (gain > MUCH) & lost",
+            "return (gain > MUCH) & lost",
+            "experiment/test_guard.py::test_a_network_that_forgets_all_it_learnt_is_told_from_one_that_was_reduced",
         ),
     ),
     *_of(
@@ -1465,8 +1510,8 @@ EXPORT = [
         "export/exporting.py",
         (
             "files that differ are written",
-            "    if not difference <= PARITY:\n",
-            "    if False:\n",
+            "    elif not difference <= PARITY:\n",
+            "    elif False:\n",
             "export/test_files.py::test_a_file_that_differs_is_not_written",
         ),
     ),

@@ -153,7 +153,7 @@ class Fit:
         folder.write_json("summary.json", self.summary or {**last, "sizes": sizes, **environment()})
         return folder.path
 
-    def export(
+    def export(  # an option each
         self,
         path: Path | str,
         posterior: bool = False,
@@ -181,7 +181,7 @@ class Fit:
         from .export.exporting import Exportable, export_network
         from .export.rounding import Rounding
 
-        rounding = Rounding(bits, max_loss, max_bytes)
+        rounding = Rounding(bits, max_loss, max_bytes, int8)
         test = self._test_set_or_none(data, data_dir)
         card = Card.of(self.config.as_dict(), self._last_figures())
         state = believed(self.state)
@@ -190,7 +190,7 @@ class Fit:
             kl_weight=float(self.state.kl_weight),
         )  # fmt: skip
         form = Path(path).suffix.removeprefix(".")
-        measured = export_network(source, Path(path), form, posterior, rounding, draws, int8)
+        measured = export_network(source, Path(path), form, posterior, rounding, draws)
         self._note_export(Path(path), measured)
         return measured
 

@@ -16,6 +16,8 @@ from occamax.export.show import print_measured
 
 from .samples import exportable, inputs_for
 
+WHOLE = Rounding(bits=32, int8=True)
+
 
 @pytest.fixture(autouse=True)
 def _small_products_too(monkeypatch):
@@ -52,7 +54,7 @@ def test_a_product_is_that_of_whole_numbers():
 @pytest.mark.parametrize("network", ["mlp", "lenet"])
 def test_a_file_in_whole_numbers_is_close_and_timed_beside_float32(network, tmp_path, capsys):
     source, path = exportable(network, keep=0.5), tmp_path / "x.onnx"
-    found = export_network(source, path, "onnx", int8=True)
+    found = export_network(source, path, "onnx", rounding=WHOLE)
     kinds = [node.op_type for node in onnx.load(path).graph.node]
     assert 0 < kinds.count("MatMulInteger") <= sum(b.kind == "matmul" for b in source.model.layout.blocks)
     inputs = inputs_for(network, 9)
@@ -69,7 +71,7 @@ def test_whole_numbers_and_codebooks_go_together(tmp_path):
     plain, path = tmp_path / "plain.onnx", tmp_path / "x.onnx"
     sizes = [
         export_network(source, plain, "onnx", rounding=Rounding(bits=3)).bytes[1],
-        export_network(source, path, "onnx", rounding=Rounding(bits=3), int8=True).bytes[1],
+        export_network(source, path, "onnx", rounding=Rounding(bits=3, int8=True)).bytes[1],
     ]
     assert abs(sizes[1] - sizes[0]) < 1000
 
@@ -77,8 +79,8 @@ def test_whole_numbers_and_codebooks_go_together(tmp_path):
 def test_what_whole_numbers_spoil_is_not_written(tmp_path, monkeypatch):
     source, path = exportable("mlp"), tmp_path / "x.onnx"
     with pytest.raises(ExportError, match=r"--int8: a \.safetensors file holds weights"):
-        export_network(source, tmp_path / "x.safetensors", "safetensors", int8=True)
+        export_network(source, tmp_path / "x.safetensors", "safetensors", rounding=WHOLE)
     monkeypatch.setattr(exporting, "PARITY_INT8", 0.0)
     with pytest.raises(ExportError, match="--int8: the file differs"):
-        export_network(source, path, "onnx", int8=True)
+        export_network(source, path, "onnx", rounding=WHOLE)
     assert not path.exists()

@@ -7,6 +7,7 @@ import numpy as np
 
 COSTS = "fit", "held_out_nll"
 MUCH, NEXT_TO_NOTHING = 0.5, 0.02  # nats an example; of what was gained
+ENOUGH = 256  # examples that a fit is taken over, to say what is known
 
 
 class Guard:

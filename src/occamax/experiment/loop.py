@@ -16,7 +16,7 @@ from ..evaluation import score
 from ..inference.training import Batch, Info, State
 from ..reduction.reducing import Record
 from .feeder import Feeder
-from .guard import Guard
+from .guard import ENOUGH, Guard
 from .program import Program, choose, of_seed
 from .sizes import counted, sparsity
 
@@ -149,7 +149,8 @@ class Loop:
         """The state that stands after an epoch, its figures, and which seeds' reductions were undone."""
         program, state = self.program, here.state
         expected = np.asarray(here.info.expected_nll, np.float64) / program.task.held_out.trained
-        fits = expected[:, -max(1, program.budget.steps_per_epoch // 4) :].mean(1)
+        last = max(1, program.budget.steps_per_epoch // 4)
+        fits = expected[:, -last:].mean(1)
         weights = np.asarray(state.kl_weight)
         figures: list[dict[str, Any]] = [
             {"neg_elbo": float(line.mean()), "fit": float(fits[i]), "kl_weight": round(float(weights[i]), 7)}
@@ -160,7 +161,8 @@ class Loop:
             for line, found in zip(figures, self._scores(state, self.held, calibration.epoch_samples), strict=True):
                 line["held_out_nll"] = found["nll"]
         reduced = ~self.guard.held & _removed_any(here.record, len(fits))
-        _stop_if_forgotten(self.guard.forgotten(figures, reduced), figures)
+        if last * program.budget.batch_size >= ENOUGH:
+            _stop_if_forgotten(self.guard.forgotten(figures, reduced), figures)
         undone = self.guard.judge(_as_found(figures, here), reduced)
         if here.before is not None and undone.any():
             state = choose(undone, here.before._replace(step=state.step), state)

@@ -39,7 +39,7 @@ def rounded(
     """The vector of weights, undivided by any temperature, as a file of that form should hold it; None where it should
     be as it is. `size_of` says how large the file of a vector is. `drawn`: the weights in place of the mean's."""
     has_stds = believed.posterior.has_deviations
-    if rounding.is_exact or (rounding == Rounding() and not has_stds):
+    if rounding.is_exact or (rounding.is_untold and not has_stds):
         return None
     if not has_stds and rounding.bits is None:
         raise ExportError(

@@ -80,18 +80,16 @@ def export_network(
     with_posterior: bool = False,
     rounding: Rounding | None = None,
     draws: int | None = None,
-    int8: bool = False,
 ) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
-    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior.
-    `int8` multiplies by whole numbers, in ONNX. A file that does not say what the network says, or cannot be read back,
-    is not written."""
-    _check_names(out, form, with_posterior, draws)
-    _check_int8(form, int8)
+    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior. A
+    file that does not say what the network says, or cannot be read back, is not written."""
+    int8 = rounding is not None and rounding.int8
+    _check_names(out, form, with_posterior, draws, int8)
     program = trace(source)
     source = replace(source, card=named(source, program))
     exact = source if draws is None else with_draws(source, draws)
-    source, losses = rounded_source(exact, program, rounding, form, with_posterior, int8)
+    source, losses = rounded_source(exact, program, rounding, form, with_posterior)
     posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
     dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
     small, units = smaller(source, program)
@@ -99,26 +97,29 @@ def export_network(
     with _temporary(form) as files:
         for file, graph in ((files[0], dense), (files[2], unpruned)):
             write(file, graph, source.card, as_usual=True)
-        write(files[1], small, source.card, posterior, int8=int8)
-        if int8:
-            write(files[3], small, source.card)
+        for file, in_int8 in ((files[1], int8), (files[3], False)):
+            write(file, small, source.card, posterior, int8=in_int8)
         found = _measured(source, files, program, int8) | _of_rounding(exact, losses, program)
         card = replace(source.card, figures=found["figures"])  # those of the file
         write(files[1], small, card, posterior, int8=int8)
         open_export(files[1], threads=1)  # what is kept can be read
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
-    zipped = [len(gzip.compress(content, 6)) for content in contents]
     return Measured(
         numbers=(count(dense), count(small)),
         nonzero=(count_nonzero(dense), count_nonzero(small)),
-        bytes=(bytes_of(form, contents[0]), bytes_of(form, contents[1])),
-        zipped=(zipped[2], zipped[1]),
-        zipped_masked=zipped[0],
         units=units,
         temperature=source.temperature,
+        **_sizes(form, contents),
         **found,
     )
+
+
+def _sizes(form: str, contents: list[bytes]) -> dict[str, Any]:
+    """Of the dense file, the small one and the one as if nothing had been pruned."""
+    zipped = [len(gzip.compress(content, 6)) for content in contents]
+    sizes = bytes_of(form, contents[0]), bytes_of(form, contents[1])
+    return {"bytes": sizes, "zipped": (zipped[2], zipped[1]), "zipped_masked": zipped[0]}
 
 
 @contextmanager
@@ -132,12 +133,7 @@ def _temporary(form: str) -> Iterator[list[Path]]:
 
 
 def rounded_source(
-    source: Exportable,
-    program: Graph,
-    rounding: Rounding | None,
-    form: str,
-    with_posterior: bool = False,
-    int8: bool = False,
+    source: Exportable, program: Graph, rounding: Rounding | None, form: str, with_posterior: bool = False
 ) -> tuple[Exportable, list[Rounded]]:
     """The source with its weights as the file should hold them, and what each network lost by that."""
 
@@ -146,7 +142,7 @@ def rounded_source(
         with TemporaryDirectory() as place:
             file = Path(place) / f"small.{form}"
             packed = pack(source.model, source.believed, program, weights) if with_posterior else None
-            write(file, small, source.card, packed, int8=int8)
+            write(file, small, source.card, packed, int8=rounding is not None and rounding.int8)
             return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
 
     if rounding is None:
@@ -183,7 +179,7 @@ def _of_rounding(source: Exportable, losses: list[Rounded], program: Graph) -> d
     }
 
 
-def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None) -> None:
+def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None, int8: bool) -> None:
     if form not in (*FORMATS, HEADER):
         raise ExportError(f"--format: {form!r} given; choose one of {', '.join((*FORMATS, HEADER))}")
     if out.suffix != f".{form}":
@@ -192,9 +188,6 @@ def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None) 
         raise ExportError(f"--posterior: a .{form} file holds networks only. Choose --format safetensors, or --draws.")
     if draws is not None and form == "safetensors":
         raise ExportError("--draws: safetensors holds the whole posterior; give --posterior, or choose --format onnx")
-
-
-def _check_int8(form: str, int8: bool) -> None:
     if int8 and form != "onnx":
         raise ExportError(f"--int8: a .{form} file holds weights, not how they are multiplied; choose --format onnx")
 

@@ -32,11 +32,12 @@ PRICES = 1e-7, 1e3  # nats for a bit
 class Rounding:
     """**bits** of a code, the same in all layers; 32 keeps the weights as they are, None lets the evidence decide.
     **max_loss** nats that rounding may cost, over the data set. **max_bytes** of the file: weights are rounded, and
-    removed, until it fits."""
+    removed, until it fits. **int8** multiplies by whole numbers."""
 
     bits: int | None = None
     max_loss: float | None = None
     max_bytes: int | None = None
+    int8: bool = False
 
     def __post_init__(self):
         if self.bits is not None and self.bits not in (*range(1, 9), 32):
@@ -47,6 +48,11 @@ class Rounding:
             raise ExportError(f"--bytes: {self.max_bytes} given; it must be a positive number of bytes")
         if self.bits is not None and (self.max_loss is not None or self.max_bytes is not None):
             raise ExportError("--bits: fixes the size of every codebook; leave out --max-loss and --bytes")
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether the evidence alone decides."""
+        return self.bits is None and self.max_loss is None and self.max_bytes is None
 
     @property
     def is_exact(self) -> bool:

@@ -162,17 +162,18 @@ def print_measured(found: "Measured", path: Path) -> None:
             soft_wrap=True,
         )
     if found.milliseconds_float is not None:
-        times = [f"{before / after:.2f} × at batch {n}" for n, (before, after) in found.milliseconds_float.items()]
-        gains = any(before > after for before, after in found.milliseconds_float.values())
-        console.print(
-            f"whole numbers in place of float32: {' and '.join(times)} the speed of the same network here; "
-            + ("an answer depends a little on its batch" if gains else "nothing is gained: leave --int8 out"),
-            soft_wrap=True,
-        )
+        console.print(_gain_of_int8(found.milliseconds_float), soft_wrap=True)
     console.print(
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
     )
+
+
+def _gain_of_int8(milliseconds: dict[int, tuple[float, float]]) -> str:
+    times = " and ".join(f"{before / after:.2f} × at batch {size}" for size, (before, after) in milliseconds.items())
+    gains = any(before > after for before, after in milliseconds.values())
+    word = "an answer depends a little on its batch" if gains else "nothing is gained: leave --int8 out"
+    return f"whole numbers in place of float32: {times} the speed of the same network here; {word}"
 
 
 def _ratio(before: float, after: float) -> str:

@@ -166,7 +166,7 @@ class TargetSparsity(Criterion):
             on_the_way = self.sparsity * _on_the_way(beliefs.progress, self.reach)
             return jnp.where(beliefs.progress >= self.reach, last, share_of(jnp.sum(counted), on_the_way))
 
-        score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
+        score = _with_gone_first(self.score, beliefs)
         score = jnp.where(beliefs.reducible, score, jnp.inf)
         if not self.per_layer:
             keep, cut = _drop_lowest(score, most(beliefs.reducible))
@@ -200,7 +200,7 @@ class Pattern(Criterion):
         return self.score.needs_evidence
 
     def decide(self, layout, beliefs):
-        score = jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)  # what is gone is counted first
+        score = _with_gone_first(self.score, beliefs)
         gone = (self.of - self.keep) * _on_the_way(beliefs.progress, self.reach)
         dropped = jnp.floor(gone + 1e-4).astype(jnp.int32)  # in each group
         scores = layout.split(score)
@@ -220,6 +220,11 @@ class Pattern(Criterion):
         kept = jnp.argsort(jnp.argsort(groups, stable=True), stable=True) >= dropped
         kept = kept.reshape(padded.shape)[..., : last.shape[-1]]
         return jnp.concatenate([jnp.moveaxis(kept, -1, inputs[0]).ravel(), jnp.ones(bias.shape, bool)])
+
+
+def _with_gone_first(score: Score, beliefs: Beliefs) -> Float[Array, "weights"]:
+    """The scores, what is gone already the lowest."""
+    return jnp.where(beliefs.mask, score(beliefs), -jnp.inf)
 
 
 def _refuse_reach(reach: float) -> None:
