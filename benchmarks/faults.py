@@ -666,7 +666,7 @@ REDUCE = [
             "units are priced by the living",
             "+ price * units.weights_each",
             "+ price * units.totals(beliefs.mask.astype(jnp.int32))",
-            "reduction/test_reduce.py::test_units_go_that_earn_less_than_their_price",
+            "reduction/test_reduce.py::test_a_unit_is_priced_by_all_the_weights_it_once_had",
         ),
         (
             "dead weights earn for their unit",
@@ -759,7 +759,7 @@ REDUCE = [
             "the change of what did not stand",
             "found = jax.tree.map(lambda new, old: jnp.where(stands, new, old), change, found)",
             "found = jax.tree.map(lambda new, old: jnp.where(turn > 0, new, old), change, found)",
-            "reduction/test_measuring.py::test_what_is_bound_makes_nothing_worse",
+            "reduction/test_measuring.py::test_the_change_that_is_recorded_is_that_of_what_went",
         ),
     ),
     *_of(
@@ -1687,6 +1687,7 @@ INTEROP = [  # seen only where PyTorch, Flax and Haiku are installed: make test-
             'and not (late and self.found[leaf].kind == "bias")',
             "",
             "structure/test_roles.py::test_a_matrix_that_first_meets_a_constant_is_a_product",
+            "structure/test_roles.py::test_a_matrix_that_is_added_before_it_multiplies_is_a_product",
         ),
     ),
 ]

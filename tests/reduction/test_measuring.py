@@ -127,6 +127,16 @@ def test_a_tempered_bound_is_judged_as_it_is():
     assert gain(record) > 0
 
 
+@pytest.mark.parametrize("size", [0.03, 0.033, 0.035, 0.04])
+def test_the_change_that_is_recorded_is_that_of_what_went(size):
+    """Weights of one size and deviation: each pays the same divergence, so the record says how many it is of."""
+    x, weights = inputs(0.3), np.full(WEIGHTS, size)
+    after, record = compiled(BOUND)(believed(weights, 1 / 64, kl_weight=0.25), (x, targets(x, weights)))
+    gone = WEIGHTS - int(np.asarray(after.mask).sum())
+    each = 0.5 * (size**2 + 1 / 4096 - 1) + math.log(64)
+    assert record.divergence == pytest.approx(-gone * each, rel=1e-3)
+
+
 def test_what_makes_no_difference_changes_nothing():
     """Weights whose inputs are zero, beside some that stay: with the same draws before and after, the likelihood is the
     same to the last digit."""

@@ -233,6 +233,15 @@ def test_units_go_that_earn_less_than_their_price(seed, price, limit):
     assert sorted(np.flatnonzero(found)) == sorted(order)
 
 
+def test_a_unit_is_priced_by_all_the_weights_it_once_had():
+    """One of its seven lives and earns two nats: at half a nat each it goes, since seven are saved; not at a fifth."""
+    mask = (np.arange(23) >= 4) & ~np.isin(np.arange(23), [12, 15])  # of the first unit its second column alone
+    delta_f = jnp.asarray(np.where(np.arange(23) == 18, -2.0, -100.0), jnp.float32)
+    for price, goes in ((0.5, True), (0.2, False)):
+        found = idle(HIDDEN, believed(delta_f, jnp.asarray(mask), jnp.ones(23, bool)), price)
+        assert found.tolist() == [goes, False, False]
+
+
 def test_a_unit_goes_with_all_its_weights():
     """The price is far beyond what any unit earns: all but one go, and the output layer's weights stay."""
     after, _ = reduced(Reduction(Evidence(float("inf")), unit_price=1e6), units=(HIDDEN,))

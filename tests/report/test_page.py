@@ -146,7 +146,11 @@ def test_examples_by_hand():
 
 
 def test_the_last_bin_holds_the_surest():
-    assert reliability(np.array([1.0]), np.array([True]), 10) == [{"count": 1, "confidence": 1.0, "accuracy": 1.0}]
+    found = reliability(np.array([1.0, 0.05]), np.array([True, False]), 10)
+    assert found == [
+        {"count": 1, "confidence": 0.05, "accuracy": 0.0},
+        {"count": 1, "confidence": 1.0, "accuracy": 1.0},
+    ]
 
 
 def test_what_is_no_image_has_no_picture():

@@ -190,3 +190,10 @@ def test_a_matrix_that_first_meets_a_constant_is_a_product():
     found = read(functional({"inner": (5, 4), "back": (5, 5), "table": (2, 5)}, (3, 4), call))
     assert found["back"] == ("matmul", 5, (0,), None)
     assert found["table"][0] == "bias"
+
+
+def test_a_matrix_that_is_added_before_it_multiplies_is_a_product():
+    def call(net, x):
+        return jnp.tanh(x[0] + net["back"][0]) @ net["back"]
+
+    assert read(functional({"back": (4, 4)}, (3, 4), call))["back"][0] == "matmul"
