@@ -21,7 +21,7 @@ from .card import Card
 from .evidence import rounded
 from .measuring import figures_of, in_parts, latencies, on_all_cores
 from .posterior_file import pack
-from .predictor import FORMATS, HEADER, need, open_export
+from .predictor import FORMATS, HEADER, Predict, need, open_export
 from .rounding import Rounded, Rounding
 from .source import (
     Exportable,
@@ -37,7 +37,7 @@ from .source import (
 )
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
-PARITY_INT8 = 0.02  # mean difference of a probability, where whole numbers are multiplied
+PARITY_INT8 = 0.005  # mean difference of a probability, where whole numbers are multiplied
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
 FIGURES = 120  # bytes by which a file's own figures lengthen its card
@@ -93,12 +93,12 @@ def export_network(
     posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
     dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
     small, units = smaller(source, program)
-    unpruned = program.bind(as_if_unpruned(source))
     with _temporary(form) as files:
-        for file, graph in ((files[0], dense), (files[2], unpruned)):
+        for file, graph in ((files[0], dense), (files[2], program.bind(as_if_unpruned(source)))):
             write(file, graph, source.card, as_usual=True)
-        for file, in_int8 in ((files[1], int8), (files[3], False)):
-            write(file, small, source.card, posterior, int8=in_int8)
+        write(files[1], small, source.card, posterior, int8=int8)
+        if int8:
+            write(files[3], small, source.card)
         found = _measured(source, files, program, int8) | _of_rounding(exact, losses, program)
         card = replace(source.card, figures=found["figures"])  # those of the file
         write(files[1], small, card, posterior, int8=int8)
@@ -241,12 +241,13 @@ def _measured(source: Exportable, files: list[Path], program: Graph, int8: bool)
     elif not difference <= PARITY:
         raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
     batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in (1, 128)}
-    in_floats = open_export(files[3], threads=1)[0] if int8 else None
+
+    def timed(beside: Predict) -> dict[int, tuple[float, float]]:
+        return {size: latencies(beside, after, some) for size, some in batches.items()}
+
     return {
-        "milliseconds": {size: latencies(before, after, some) for size, some in batches.items()},
-        "milliseconds_float": None
-        if in_floats is None
-        else {size: latencies(in_floats, after, some) for size, some in batches.items()},
+        "milliseconds": timed(before),
+        "milliseconds_float": timed(open_export(files[3], threads=1)[0]) if int8 else None,
         "difference": difference,
         "difference_of": what,
         "compared": compared,
