@@ -163,6 +163,8 @@ def test_scales():
     log = Scale(1.0, 100.0, "log")
     assert (log(1.0), log(10.0), log(100.0)) == (0.0, 0.5, 1.0)
     assert log.ticks() == [1, 2, 5, 10, 20, 50, 100]
+    assert Scale(0.0, 1.0, "linear").ticks() == [0, 0.5, 1]
+    assert Scale(0.801, 0.879, "linear").ticks() == pytest.approx([0.82, 0.84, 0.86])
     both = Scale(-9.0, 9.0, "symlog", 1.0)
     assert both(0.0) == 0.5
     assert both(9.0) + both(-9.0) == 1.0

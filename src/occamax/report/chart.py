@@ -62,14 +62,19 @@ class Scale:
             found = [step * 10.0**i for i in decades for step in (1, 2, 5)]
             found = found if self.high < 1e3 * self.low else [10.0**i for i in decades]
         else:
-            step = _round_step((self.high - self.low) / 4)
-            found = [step * i for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+            found = _round_numbers(self.low, self.high)
         return [tick for tick in sorted(found) if self.low <= tick <= self.high]
 
 
-def _round_step(wanted: float) -> float:
-    size = 10.0 ** math.floor(math.log10(wanted))
-    return next(size * step for step in (1, 2, 5, 10) if size * step >= wanted * 0.999)
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Between both, in steps of 1, 2 or 5 times a power of ten: as few as there are, but three at least."""
+    size, found = 10.0 ** math.floor(math.log10(high - low)), []
+    for step in (5 * size, 2 * size, size, size / 2, size / 5, size / 10):
+        slack = 1e-9 * step
+        found = [step * i for i in range(math.ceil((low - slack) / step), math.floor((high + slack) / step) + 1)]
+        if len(found) >= 3:
+            break
+    return found
 
 
 @dataclass(frozen=True)
