@@ -41,7 +41,7 @@ def new(network, method, steps):
     data = read_data(ox.load_data(NAME, Path(DATA)), image_size=source.image_size)
     model = build_model(source, data, chosen, None, None, "float32", ox.Devices())
     program = Program(Task(model, chosen, ox.Budget(50, steps), held_out_of(chosen.calibration, len(data))))
-    loop = program._compile(program.stepper.epoch(steps, 128, program.task.held_out), 1, donate=True)
+    loop = program.compile(program.stepper.epoch(steps, 128, program.task.held_out), 1, donate=True)
     return loop, program.with_kl_weight(program.start()), tuple(map(jnp.asarray, data.train))
 
 
