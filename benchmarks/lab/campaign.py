@@ -1,4 +1,4 @@
-"""What is still to be measured of real networks on a GPU, by priority, in one call that can be cut off and called again.
+"""What is still to be measured of real networks on a GPU, by priority; it can be cut off and called again.
 
     python benchmarks/lab/campaign.py --out FOLDER --data-dir DATA [--minutes 60] [--workers 5] [--only NAME …]
     python benchmarks/lab/campaign.py --list
