@@ -172,8 +172,8 @@ class Fit:
         Weights are rounded as far as the evidence lets them be. **bits** fixes the size of every codebook instead, 32
         keeps the weights as they are; **max_loss** nats that rounding may cost over the data set; **max_bytes** of the
         file: weights are rounded and removed until it fits. **draws** puts so many networks drawn from the posterior
-        into the file, which answers with their average. **int8** multiplies by whole numbers, in ONNX: faster on many
-        processors, with answers that are off by some thousandths; it is compared with float32 on this machine.
+        into the file, which answers with their average. **int8** multiplies by whole numbers, in ONNX: answers change a
+        little, and it is timed beside float32 on this machine.
 
         One network is surer than the average over draws: where examples were held out, they also said by which
         temperature the outputs of the mean network are best divided, and so they are in the file."""
