@@ -532,8 +532,8 @@ CRITERIA = [
         ),
         (
             "what is gone is counted last",
-            "jnp.where(beliefs.mask, score(beliefs), -jnp.inf)",
-            "jnp.where(beliefs.mask, score(beliefs), jnp.inf)",
+            "jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)",
+            "jnp.where(beliefs.mask, self.score(beliefs), jnp.inf)",
             "reduction/test_criteria.py::test_target_sparsity_counts_what_is_gone_and_spares_what_may_not_go",
         ),
         (

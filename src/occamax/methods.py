@@ -33,7 +33,7 @@ from .reduction import horseshoe as _horseshoe
 from .reduction import measuring as _measuring
 from .reduction import reducing as _reducing
 from .reduction import schedule as _schedule
-from .reduction.criteria import Evidence, Magnitude, Pattern, TargetSparsity
+from .reduction.criteria import Evidence, Magnitude, Pattern, TargetSparsity, Told
 from .reduction.horseshoe import HorseshoeCriterion
 from .reduction.measuring import Measuring
 from .reduction.reducing import Reduction
@@ -128,7 +128,7 @@ class Method:
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
         before = reduction.criterion
-        score = before.score if isinstance(before, TargetSparsity | Pattern) else criterion.score
+        score = before.score if isinstance(before, Told) else criterion.score
         criterion = replace(criterion, score=score, reach=min(0.75, due[-1] / epochs))
         measuring = replace(reduction.measuring, binding=False)
         reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None, measuring=measuring)
@@ -139,7 +139,7 @@ class Method:
     def with_units(self, price: float) -> "Method":
         """This method, which also removes whole units that earn less than `price` nats per weight (see `Reduction`)."""
         reduction = self._prunes("unit_price")
-        if isinstance(reduction.criterion, TargetSparsity | Pattern):
+        if isinstance(reduction.criterion, Told):
             raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
         return replace(
             self, reduction=replace(reduction, unit_price=price, measuring=replace(reduction.measuring, binding=True))

@@ -135,8 +135,32 @@ class Chance(Score):
         return jax.random.uniform(beliefs.key, beliefs.delta_f.shape)
 
 
+class Told(Criterion):
+    """Base of criteria that are told how many go: a score says which, the lowest first, and by `reach`, a share of the
+    run, they are gone."""
+
+    score: Score
+    reach: float
+
+    @property
+    def needs_evidence(self):
+        return self.score.needs_evidence
+
+    def refuse_reach(self) -> None:
+        if not 0.0 <= self.reach < 1.0:
+            raise ArgumentError(f"reach: {self.reach!r} given; it must lie between 0 and 1")
+
+    def on_the_way(self, progress: Float[Array, ""]) -> Float[Array, ""] | float:
+        """Which share of what is wanted should be gone by now."""
+        return 1.0 - (1.0 - jnp.minimum(progress / self.reach, 1.0)) ** 3 if self.reach else 1.0
+
+    def scores(self, beliefs: Beliefs) -> Float[Array, "weights"]:
+        """What is gone already is the lowest."""
+        return jnp.where(beliefs.mask, self.score(beliefs), -jnp.inf)
+
+
 @dataclass(frozen=True)
-class TargetSparsity(Criterion):
+class TargetSparsity(Told):
     """Removes exactly `sparsity` of the reducible weights, the lowest scores first, ties in the order of the vector.
 
     **per_layer** takes the same share of every layer; otherwise the network as a whole is counted. **reach** is the
@@ -151,11 +175,7 @@ class TargetSparsity(Criterion):
     def __post_init__(self):
         if not 0.0 <= self.sparsity <= 1.0:
             raise ArgumentError(f"sparsity: {self.sparsity!r} given; it must lie between 0 and 1")
-        _refuse_reach(self.reach)
-
-    @property
-    def needs_evidence(self):
-        return self.score.needs_evidence
+        self.refuse_reach()
 
     def decide(self, layout, beliefs):
         def most(counted: Array) -> Array:
@@ -163,10 +183,10 @@ class TargetSparsity(Criterion):
             last = share_of(jnp.sum(counted), float(self.sparsity))
             if not self.reach:
                 return last
-            on_the_way = self.sparsity * _on_the_way(beliefs.progress, self.reach)
+            on_the_way = self.sparsity * self.on_the_way(beliefs.progress)
             return jnp.where(beliefs.progress >= self.reach, last, share_of(jnp.sum(counted), on_the_way))
 
-        score = _with_gone_first(self.score, beliefs)
+        score = self.scores(beliefs)
         score = jnp.where(beliefs.reducible, score, jnp.inf)
         if not self.per_layer:
             keep, cut = _drop_lowest(score, most(beliefs.reducible))
@@ -177,7 +197,7 @@ class TargetSparsity(Criterion):
 
 
 @dataclass(frozen=True)
-class Pattern(Criterion):
+class Pattern(Told):
     """Of every `of` weights beside each other along a layer's inputs, `keep` stay: those with the highest score. 2 of 4
     is what NVIDIA's sparse tensor cores and TensorRT multiply by; neither jax nor onnxruntime gains any speed from it.
 
@@ -193,15 +213,11 @@ class Pattern(Criterion):
     def __post_init__(self):
         if not 0 < self.keep < self.of:
             raise ArgumentError(f"keep: {self.keep!r} of {self.of!r} given; it must lie between 0 and that, as 2 of 4")
-        _refuse_reach(self.reach)
-
-    @property
-    def needs_evidence(self):
-        return self.score.needs_evidence
+        self.refuse_reach()
 
     def decide(self, layout, beliefs):
-        score = _with_gone_first(self.score, beliefs)
-        gone = (self.of - self.keep) * _on_the_way(beliefs.progress, self.reach)
+        score = self.scores(beliefs)
+        gone = (self.of - self.keep) * self.on_the_way(beliefs.progress)
         dropped = jnp.floor(gone + 1e-4).astype(jnp.int32)  # in each group
         scores = layout.split(score)
         parts = [self._kept(block, own, dropped) for block, own in zip(layout.blocks, scores, strict=True)]
@@ -220,21 +236,6 @@ class Pattern(Criterion):
         kept = jnp.argsort(jnp.argsort(groups, stable=True), stable=True) >= dropped
         kept = kept.reshape(padded.shape)[..., : last.shape[-1]]
         return jnp.concatenate([jnp.moveaxis(kept, -1, inputs[0]).ravel(), jnp.ones(bias.shape, bool)])
-
-
-def _with_gone_first(score: Score, beliefs: Beliefs) -> Float[Array, "weights"]:
-    """The scores, what is gone already the lowest."""
-    return jnp.where(beliefs.mask, score(beliefs), -jnp.inf)
-
-
-def _refuse_reach(reach: float) -> None:
-    if not 0.0 <= reach < 1.0:
-        raise ArgumentError(f"reach: {reach!r} given; it must lie between 0 and 1")
-
-
-def _on_the_way(progress: Float[Array, ""], reach: float) -> Float[Array, ""] | float:
-    """Which share of what is wanted should be gone by now."""
-    return 1.0 - (1.0 - jnp.minimum(progress / reach, 1.0)) ** 3 if reach else 1.0
 
 
 def _drop_lowest(score: Array, count: Int[Array, ""]) -> tuple[Array, Array]:
