@@ -19,6 +19,7 @@ import reductions
 import safety
 import study
 import trials
+import unit_groups
 
 from occamax.reproduction.cells import read_cells
 from occamax.reproduction.comparison import Row, compare
@@ -282,6 +283,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
+    "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
     "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
