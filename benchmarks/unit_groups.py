@@ -4,10 +4,10 @@
     python benchmarks/unit_groups.py --table FILE
 
 A mean-field posterior is trained on the embedded images at β = 1, nothing pruned. Of every kind of unit some are drawn,
-and each is removed by itself. *sum*: the ΔF of its weights, added up. *dense*: `delta_f.dense` with the covariance of its
-weights from their block of the Gauss–Newton matrix, the rest of the network held. *measured*: how the bound changes at
-once, as `Measuring` has it. *After*: how much higher the bound is than without the removal, both trained on for as many
-steps on the same batches with the same noise; the truth, as far as it can be had, but for what it costs to measure.
+and each is removed by itself. *sum*: the ΔF of its weights, added up. *dense*: `delta_f.dense` with the covariance of
+its weights from their block of the Gauss–Newton matrix, the rest of the network held. *measured*: how the bound changes
+at once, as `Measuring` has it. *after*, which the others are compared with: by how much the bound with the unit gone is
+higher than with it there, both trained on for as many steps on the same batches with the same noise.
 """
 
 import argparse
@@ -102,7 +102,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     jacobian, chances = slopes(program, state, data[0][places[:CURVED]])
     mean, var = np.asarray(state.posterior.point), np.asarray(state.posterior.std) ** 2
 
-    later = program_of(found, source, Flat(learning_rate=Constant(AFTER_RATE)), ox.Budget(1, options.after, BATCH), (0,))
+    slower, longer = Flat(learning_rate=Constant(AFTER_RATE)), ox.Budget(1, options.after, BATCH)
+    later = program_of(found, source, slower, longer, (0,))
 
     def go_on(state: State) -> State:
         return trained(later, data, jax.tree.map(lambda leaf: leaf[None].copy(), state), 1)

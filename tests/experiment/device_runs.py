@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import occamax as ox
@@ -23,16 +24,22 @@ from occamax.inference.training import Budget
 from .small_runs import dataset, fit_normed, fit_streamed, normed
 
 
-def said_by(path, devices):
-    """What they say of 29 examples, which four do not share evenly: when they evaluate, and when they calibrate."""
+def asked(path, devices):
+    """A program that prunes nine tenths of a run, its state, and 29 examples, which four do not share evenly."""
     run = ox.load(path, normed())
-    program = Program(Task(run.model, run.method, Budget(), held_out_of(None, 1)), devices)
+    program = Program(Task(run.model, run.method.pruned_to(0.9, 10), Budget(), held_out_of(None, 1)), devices)
     state = program.place(jax.tree.map(lambda leaf: leaf[None], run.state))
-    inputs, targets = devices.put((dataset().test.inputs[:29], dataset().test.targets[:29]))
+    return program, state, devices.put((dataset().test.inputs[:29], dataset().test.targets[:29]))
+
+
+def said_by(path, devices):
+    """What they say of the examples when they evaluate, calibrate and reduce."""
+    program, state, (inputs, targets) = asked(path, devices)
     found = program.evaluate(state, inputs, targets, 3)._asdict()
-    return {name: np.asarray(values) for name, values in found.items()} | {
-        "draws": np.asarray(program.outputs(state, inputs)), "mean": np.asarray(program.mean_outputs(state, inputs))
-    }  # fmt: skip
+    found |= {"draws": program.outputs(state, inputs), "mean": program.mean_outputs(state, inputs)}
+    _, record = program.reduce(state, jnp.float32(0.9), (inputs, targets))  # the last: it takes the state over
+    found |= {name: getattr(record, name) for name in ("removed", "predicted", "expected_nll", "divergence")}
+    return {name: np.asarray(values) for name, values in found.items()}
 
 
 def main(words):

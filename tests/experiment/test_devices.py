@@ -21,7 +21,7 @@ from occamax.experiment.folder import RunFolder
 from occamax.experiment.hosts import join_hosts
 from occamax.storage import load_arrays
 
-from .device_runs import said_by
+from .device_runs import asked, said_by
 from .small_runs import fit_normed, normed, save_npz
 
 ROOT = Path(__file__).parents[2]
@@ -88,10 +88,18 @@ def test_many_devices_train_what_one_trains(runs, name):
 def test_many_devices_say_of_the_same_network_what_one_says(runs):
     out, _ = runs
     alone, shared = said_by(out / "one", Devices()), np.load(out / "four" / "said.npz")
-    assert set(alone) == set(shared) == {"expectation", "log_likelihood", "expected_entropy", "draws", "mean"}
+    assert {"expectation", "log_likelihood", "draws", "mean", "expected_nll"} <= set(alone) == set(shared)
+    assert np.isfinite(alone["expected_nll"]).all()
+    assert alone["removed"].sum() > 0
     for name, values in alone.items():
         assert values.shape == shared[name].shape
         assert np.allclose(values, shared[name], rtol=1e-6, atol=1e-6), name
+
+
+def test_a_reduction_is_measured_by_all_devices(runs):
+    for devices, is_shared in ((Devices.of(1), True), (Devices(), False)):
+        program, state, examples = asked(runs[0] / "one", devices)
+        assert ("shard_map" in str(jax.make_jaxpr(program.reduce)(state, 0.9, examples))) == is_shared
 
 
 def test_statistics_of_a_batch_are_those_of_the_whole(runs):

@@ -76,7 +76,7 @@ class Program:
     def _reduction(self, state: State, progress: Array, examples: Batch) -> tuple[State, Record]:
         how, trained = self.method.reduction, self.task.held_out.trained
         assert how is not None
-        return reduce(self.model, state, how, progress, self.task.units, examples, trained)
+        return reduce(self.model, state, how, progress, self.task.units, examples, trained, self.devices.over_examples)
 
     def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
         def ask(about: tuple[State, Array], inputs: Array, targets: Array) -> Predictive:

@@ -5,8 +5,9 @@ together, or more: the sum of their ΔF can be far off, even in its sign. What i
 it only does not know what the rest will make of it, once it is trained again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ..errors import ArgumentError
 from ..inference.model import Model
 from ..inference.training import Batch, State
+from ..structure.calling import Buffers
 from .proposing import Proposal
 
 
@@ -55,13 +57,20 @@ class Change(NamedTuple):
     divergence: Float[Array, ""]
 
 
+def alone(ask: Callable[..., Any], about: Any, *examples: Any) -> Any:
+    """`ask(about, *examples)` on one device; `Devices.over_examples` shares the examples out."""
+    return ask(about, *examples)
+
+
 class Judge(NamedTuple):
     """What a change is worth: every datum counts `data_count` times, which is once for the evidence bound and 1/β times
-    for the objective of a posterior that was trained with the KL weight β."""
+    for the objective of a posterior that was trained with the KL weight β. `share` shares the examples out over
+    devices."""
 
     data_count: Float[Array, ""]
     examples: Batch
     data_size: int
+    share: Callable[..., Any] = alone
 
     def gain(self, change: Change) -> Float[Array, ""]:
         """Nats that the bound rises by."""
@@ -69,20 +78,29 @@ class Judge(NamedTuple):
 
 
 def log_likelihoods(
-    model: Model, state: State, mask: Bool[Array, "weights"], examples: Batch, key: PRNGKeyArray, draws: int
+    model: Model,
+    state: State,
+    mask: Bool[Array, "weights"],
+    examples: Batch,
+    key: PRNGKeyArray,
+    draws: int,
+    share: Callable[..., Any] = alone,
 ) -> Float[Array, "n"]:
     """ln p(y | x, w) of each example with weights of its draw, of which each serves as many examples. What is not in
-    the mask is taken to be gone; the draws are the same whatever is gone."""
+    the mask is taken to be gone; the draws are the same whatever is gone, and on however many devices."""
     inputs, targets = examples
     parts = draws if len(inputs) % draws == 0 else 1
     blocks = jax.tree.map(lambda a: a.reshape(parts, -1, *a.shape[1:]), (inputs, targets))
     keys = jax.random.split(key, parts)
 
+    def ask(about: tuple[Array, Array, Buffers], x: Array, y: Array) -> Array:
+        latents, mask, buffers = about
+        outputs = model.outputs(model.bind(latents, mask), x, buffers)
+        return model.likelihood.log_prob(outputs, y, model.split(latents)[2])
+
     def one(block: tuple[PRNGKeyArray, tuple[Array, Array]]) -> Array:
         own, (x, y) = block
-        latents = state.posterior.draw(own)
-        outputs = model.outputs(model.bind(latents, mask), x, state.buffers)
-        return model.likelihood.log_prob(outputs, y, model.split(latents)[2])
+        return share(ask, (state.posterior.draw(own), mask, state.buffers), x, y)
 
     return lax.map(one, (keys, blocks)).reshape(-1)
 
@@ -98,7 +116,7 @@ def largest_part(
 
     def ask(k: Array, before: Array) -> tuple[Array, Change]:
         gone = proposal.weights(k) & left
-        now = log_likelihoods(model, state, left & ~gone, judge.examples, key, measuring.draws)
+        now = log_likelihoods(model, state, left & ~gone, judge.examples, key, measuring.draws, judge.share)
         paid = state.posterior.divergence(prior, gone) - scales_only  # by what goes: no difference of large numbers
         return now, Change(-judge.data_size * jnp.mean(now - before), -paid)
 

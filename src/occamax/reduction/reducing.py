@@ -1,8 +1,8 @@
 """One reduction: score, decide, measure, remove. A pure function of the state and some examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ..structure.layout import Layout
 from ..structure.units import Units
 from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal, retempered
-from .measuring import Change, Judge, Measuring, largest_part
+from .measuring import Change, Judge, Measuring, alone, largest_part
 from .proposing import Proposal, of_units, of_weights
 from .schedule import Every, ReductionSchedule
 
@@ -114,18 +114,19 @@ def reduce(
     units: Sequence[Units] = (),
     examples: Batch | None = None,
     data_size: int = 0,
+    share: Callable[..., Any] = alone,
 ) -> tuple[State, Record]:
     """Removes what the criterion says, of a posterior trained with the state's KL weight, and those of the `units` that
     are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the optimiser
     are cleared: nothing of it is left to drift. On `examples`, of `data_size` that it is trained on, the change of the
-    bound is measured."""
+    bound is measured; `share` shares them out over devices."""
     if examples is None and reduction.measuring.binding:
         raise ArgumentError("examples: none given; this reduction is measured on some, pass them with data_size")
     beliefs = believe(model, state, reduction, progress)
     data_count = state.kl_weight ** (-1.0 if reduction.evidence is None else reduction.evidence(progress) - 1.0)
     judge = None
     if examples is not None and state.posterior.has_deviations:  # a point estimate has no bound to measure
-        judge = Judge(data_count, examples, data_size)
+        judge = Judge(data_count, examples, data_size, share)
     decision, layout = reduction.criterion.decide(model.layout, beliefs), model.layout
     most, limit = _no_faster_than(beliefs, reduction, progress)
     proposal = of_weights(state.mask & beliefs.reducible & ~decision.keep, beliefs, most)
