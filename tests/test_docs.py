@@ -1,6 +1,5 @@
-"""README and documentation: every block of Python runs, every command line is one, every public name is described."""
+"""README and documentation: every block of Python runs, every command line is one, every page is found."""
 
-import inspect
 import re
 import shlex
 import shutil
@@ -105,18 +104,6 @@ def test_every_command_line_is_one(page):
         name, *words = shlex.split(line.split(">")[0])[1:]
         assert name in known, line
         known[name].make_context(name, words)
-
-
-def test_every_public_name_has_a_docstring_and_a_place_in_the_reference():
-    reference = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
-    listed = set(re.findall(r"<!-- ox\.(\w+) -->\n::: occamax", reference))
-    names = set(dir(ox)) - {"__version__"}
-    assert listed == names
-    for name in names:
-        thing = getattr(ox, name)
-        words = vars(thing).get("__doc__") if inspect.isclass(thing) else thing.__doc__
-        assert words, name
-        assert not words.startswith(f"{name}("), name  # a dataclass without one gets its signature
 
 
 def test_every_page_is_in_the_navigation_and_links_to_pages_that_are_there():

@@ -54,15 +54,32 @@ _predict = eqx.filter_jit(predict)
 
 @dataclass(frozen=True)
 class Fit:
-    """A trained network: the model, what is believed of it, and what happened on the way. `path` is its run folder, if
-    it has one."""
+    """A trained network: what is believed of it, and what happened on the way.
+
+    **model**, **method**, **state** and **config** of the run; **facts** of its data; **history** one item of figures
+    an epoch, **summary** the last; **test** the examples it was measured on; **path** its run folder, if it has one.
+
+    Raises:
+        ArgumentError: inputs of another shape, or a number that cannot work.
+        RunError: no test set to measure on, or a folder that cannot be written.
+        ExportError: from `export`, a network that cannot be written in this form.
+
+    Examples:
+        >>> fitted.predict(x[:3]).shape  # probabilities, averaged over draws of the weights
+        (3, 2)
+        >>> fitted.masks["layers.0"].shape  # what was kept: 16 units, 8 inputs and a bias each
+        (16, 9)
+        >>> figures = fitted.evaluate((x, y), num_samples=10)
+        >>> sorted(figures)[:3]
+        ['accuracy', 'brier', 'confidence']
+    """
 
     model: Model
     method: Method
     state: State
     config: Config
     facts: Facts
-    history: list[dict[str, Any]] = field(default_factory=list)  # one item an epoch
+    history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     test: tuple[np.ndarray, np.ndarray] | None = None
     path: Path | None = None
@@ -307,6 +324,20 @@ def fit(  # the one door: everything that a run can be told
     goes back and halves the rate that often when the objective diverges.
     **on_epoch** is called after every epoch: any function, or one of `ox.callbacks`. **progress** False shows nothing;
     else there is a live view on a terminal and a line an epoch elsewhere.
+
+    **epochs** of **steps_per_epoch** steps on **batch_size** examples, from **seed**. **how_to_resume** is what a
+    stopped run says; the command line says its own words.
+
+    Raises:
+        ArgumentError: a value, a network or data that cannot work, before anything is compiled.
+        LayoutError: a network whose arrays cannot be told apart.
+        RunError: a folder that is taken, of another run, or cannot be written.
+        DivergedError: the objective became NaN, or the network forgot what it had learnt.
+
+    Examples:
+        >>> fitted = ox.fit(network, (x, y), epochs=4, steps_per_epoch=20, num_samples=10, progress=False)
+        >>> 0.0 <= fitted.sparsity <= 1.0
+        True
     """
     method = BMR() if method is None else method
     if not isinstance(method, Method):
@@ -380,6 +411,16 @@ def load(  # what a run was made of may each be given again
     **network** is needed where it was the user's own: it is checked by names and shapes. So are **method**,
     **likelihood** and **preprocess** where they held functions that cannot be stored. **checkpoint** `"last"`; or
     `"previous"`, of an epoch before, where the last is damaged; or `"best"`, where that was kept.
+
+    **path** of the folder.
+
+    Raises:
+        RunError: no run, one of another network or version, or a checkpoint that is damaged or was not kept.
+
+    Examples:
+        >>> again = ox.load("runs/reference", network)
+        >>> again.sparsity == fitted.sparsity
+        True
     """
     folder = RunFolder.open(Path(path))
     config = folder.config()

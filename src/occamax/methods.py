@@ -63,6 +63,19 @@ class Method:
     None trains on every example and leaves the outputs as they are. **target_rate_factor** times the learning rate is
     what it trains at when told how much to prune (`pruned_to`). **batches** are drawn from all examples each time, or
     pass after pass (`Passes`).
+
+    **name** is what tables call it. **prior** of the weights, **posterior** family: what is believed before and after
+    the data. As an object it is equal to another with the same values, and `as_data` writes it down whole.
+
+    Raises:
+        ArgumentError: a value that cannot work, or values that cannot go together, such as a reduction by evidence of a
+            point estimate.
+
+    Examples:
+        >>> method = ox.Method("mine", prior=ox.NormalPrior(0.2), reduction=ox.Reduction(ox.criteria.Evidence()))
+        >>> half = method.pruned_to(0.5, epochs=20)  # half of the weights, whatever the evidence says
+        >>> half.reduction.criterion.sparsity
+        0.5
     """
 
     name: str = "custom"
@@ -198,13 +211,27 @@ def _make(name: str, own: dict[str, Any], changes: dict[str, Any]) -> Method:
 
 
 def MAP(**changes: Any) -> Method:  # noqa: N802, makes an object as a class does
-    """Flat-MAP: the most probable weights under the flat prior, with dropout."""
+    """Flat-MAP: the most probable weights under the flat prior, with dropout.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.MAP(learning_rate=2e-3).learning_rate
+        Constant(value=0.002)
+    """
     return _make("map", {"posterior": PointMass(), "learning_rate": Constant(1e-3), "dropout": 0.2}, changes)
 
 
 def Plain(**changes: Any) -> Method:  # noqa: N802
     """What most people train with: AdamW with a cosine rate and decoupled weight decay, no prior; and a temperature
-    from the same held-out examples that `BMR` has. Its rate, weight decay and dropout want tuning for each network."""
+    from the same held-out examples that `BMR` has. Its rate, weight decay and dropout want tuning for each network.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.Plain(optimizer=ox.AdamW(weight_decay=0.3)).optimizer
+        AdamW(weight_decay=0.3)
+    """
     own = {
         "prior": NormalPrior(1.0),  # the weights themselves, in the unit that the optimiser sees
         "posterior": PointMass(),
@@ -219,22 +246,50 @@ def Plain(**changes: Any) -> Method:  # noqa: N802
 
 
 def Flat(**changes: Any) -> Method:  # noqa: N802
-    """Flat-FF: a fully factorised posterior under the flat prior."""
+    """Flat-FF: a fully factorised posterior under the flat prior.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.Flat(prior=ox.FlatPrior(base_std=0.2)).reduction is None  # it prunes nothing
+        True
+    """
     return _make("flat", {}, changes)
 
 
 def Tiered(**changes: Any) -> Method:  # noqa: N802
-    """Tiered-FF: a fully factorised posterior under the regularised horseshoe."""
+    """Tiered-FF: a fully factorised posterior under the regularised horseshoe.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.Tiered(prior=ox.HorseshoePrior(global_scale=0.1)).prior.global_scale
+        0.1
+    """
     return _make("tiered", {"prior": HorseshoePrior()}, changes)
 
 
 def PaperBMR(**changes: Any) -> Method:  # noqa: N802
-    """BMR-S&S, the paper to the letter: Flat-FF, reduced before every epoch but the first by spike-and-slab."""
+    """BMR-S&S, the paper to the letter: Flat-FF, reduced before every epoch but the first by spike-and-slab.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.PaperBMR().reduction.criterion
+        SpikeAndSlab(alpha0=1.0, beta0=1.0, rounds=4)
+    """
     return _make("bmr-paper", {"learning_rate": Constant(1e-2), "reduction": Reduction()}, changes)
 
 
 def HorseshoeBMR(**changes: Any) -> Method:  # noqa: N802
-    """BMR with the regularised horseshoe in place of spike-and-slab. One short trial so far."""
+    """BMR with the regularised horseshoe in place of spike-and-slab. One short trial so far.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.HorseshoeBMR().reduction.criterion.steps
+        200
+    """
     own = {"learning_rate": Constant(1e-2), "reduction": Reduction(HorseshoeCriterion())}
     return _make("bmr-rhs", own, changes)
 
@@ -252,6 +307,13 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
       faster than it can follow, from a tenth to four fifths of the run. The rest is for the survivors;
     - a guard that undoes what the network does not recover from;
     - a temperature of the outputs, from at most one training example in twenty that is held out.
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> method = ox.BMR(learning_rate=ox.schedules.Cosine(5e-3))
+        >>> method == ox.BMR(learning_rate=ox.schedules.Cosine(5e-3))
+        True
     """
     own = {
         "prior": FanInPrior(),
@@ -279,6 +341,12 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
     from the curvature of the data and forget their start by the end of the run (`NaturalGradient`). Weights go by their
     ΔF between a tenth and four fifths of the run. Networks with normalisation also stand four times the rate; an MLP
     forgets all it learnt at that (`results/lab/README.md`).
+
+    **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
+
+    Examples:
+        >>> ox.NaturalBMR(kl_weight=0.5).kl_weight
+        Constant(value=0.5)
     """
     own = {
         "prior": NormalPrior(0.17),

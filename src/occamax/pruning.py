@@ -93,6 +93,15 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     it was not trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given. **tolerance** is
     how much of what the network had gained over one that learnt nothing a held-out example may lose; a sparsity that
     costs more is refused. None refuses nothing. Weights that are zero already count as removed.
+
+    Raises:
+        ArgumentError: a value that cannot work, or a sparsity that costs more than the tolerance.
+
+    Examples:
+        >>> trained = fitted.network
+        >>> smaller = ox.prune(trained, (x, y), sparsity=0.5, repair=None, tolerance=None)
+        >>> round(smaller.sparsity, 1)
+        0.5
     """
     began = time.perf_counter()
     job = _Job(sparsity, SignalToNoise() if order is None else order, tolerance)

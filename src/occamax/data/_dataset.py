@@ -17,8 +17,14 @@ CONSTANT = 1e-7  # float32's spacing: a deviation below this share of a column's
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Inputs: uint8 images (n, channels, height, width), floats (n, columns) or (n, length, features), integer tokens
-    (n, length). Targets: int classes (n,), or floats (n,) or (n, outputs)."""
+    """Some examples: **inputs** uint8 images (n, channels, height, width), floats (n, columns) or (n, length,
+    features), or integer tokens (n, length); **targets** int classes (n,), or floats (n,) or (n, outputs).
+
+    Examples:
+        >>> split = ox.Split(x, y)
+        >>> len(split), split.rows(slice(10)).inputs.shape
+        (300, (10, 8))
+    """
 
     inputs: Shaped[np.ndarray, "n ..."]
     targets: Shaped[np.ndarray, "n ..."]
@@ -33,7 +39,21 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """`class_names` is None for regression. `origin` is plain values, enough for `reopen` to make the set again."""
+    """Examples to train and to test on, their names, and where they came from. Made by `ox.load_data` or
+    `ox.dataset_of`.
+
+    **name** for tables; **train**, **test** are `Split`s; **class_names** is None for regression; **origin** is plain
+    values, enough to open the set again; **feature_names** and **target_names** of a table's columns.
+
+    Raises:
+        ArgumentError: what is asked for does not go with these data, such as the classes of a regression.
+
+    Examples:
+        >>> data = ox.dataset_of((x, y), class_names=("no", "yes"))
+        >>> data.shape, data.outputs, len(data.train), len(data.test)
+        ((8,), 2, 240, 60)
+        >>> validation = data.hold_out(40)  # to choose between recipes without a look at the test set
+    """
 
     name: str
     train: Split
@@ -45,10 +65,12 @@ class Dataset:
 
     @property
     def is_classification(self) -> bool:
+        """Whether targets are classes."""
         return self.class_names is not None
 
     @property
     def classes(self) -> int:
+        """How many there are."""
         if self.class_names is None:
             raise ArgumentError(f"{self.name}: a regression has no classes; `outputs` is the width of its target")
         return len(self.class_names)

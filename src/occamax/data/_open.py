@@ -55,7 +55,24 @@ def load_data(
     size: int | tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """`open_data`, with the folder of the named sets second."""
+    """A data set by name, or from a path.
+
+    **name** fashion_mini (embedded), fashion_mnist, mnist, cifar10, cifar100, film_snippets (texts); or a path: a
+    folder of class folders of images, an .npz, a .csv or .tsv. A folder that has such a name is opened as ./mnist.
+    **data_dir** where named sets are kept, and where a path is looked for that is not here. **target** the column of a
+    table to predict. **task** classification or regression, if the target's type is not to say. **test_share** of the
+    examples that is set aside where there is no test set, by **seed**. **size** (height, width) to which images in a
+    folder are resized.
+
+    Raises:
+        ArgumentError: an option that does not go with these data.
+        DataError: data that are missing, damaged, or not what their name says; the row and the column are named.
+
+    Examples:
+        >>> data = ox.load_data("fashion_mini")
+        >>> data.train.inputs.shape, data.classes
+        ((10000, 1, 28, 28), 10)
+    """
     return open_data(name, target, task, test_share, size, seed, data_dir)
 
 

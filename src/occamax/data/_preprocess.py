@@ -27,7 +27,14 @@ class Preprocess(ABC):
 
 @dataclass(frozen=True)
 class Standardise(Preprocess):
-    """Bytes → zero mean and unit deviation per channel, after `pad` pixels of black on every side."""
+    """Bytes → zero **mean** and unit **std** per channel, after **pad** pixels of black on every side. (channels,
+    height, width) of uint8 in, floats out.
+
+    Examples:
+        >>> prepare = ox.Standardise(mean=(0.5,), std=(0.25,), pad=2)
+        >>> prepare(np.zeros((1, 28, 28), np.uint8)).shape
+        (1, 32, 32)
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -43,8 +50,14 @@ class Standardise(Preprocess):
 
 @dataclass(frozen=True)
 class StandardiseColumns(Preprocess):
-    """Floats → zero mean and unit deviation along one `axis` of the example: the last (the columns of a table, the
-    features of a sequence) or the first (the channels of an image)."""
+    """Floats → zero **mean** and unit **std** along one **axis** of the example: the last (the columns of a table, the
+    features of a sequence) or the first (the channels of an image).
+
+    Examples:
+        >>> prepare = ox.StandardiseColumns(mean=(1.0, 10.0), std=(0.5, 5.0))
+        >>> prepare(np.array([2.0, 10.0], np.float32)).tolist()
+        [2.0, 0.0]
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]

@@ -10,7 +10,14 @@ from ..errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Examples in files, mapped, not read: `inputs` are some arrays that follow one another. Targets are in memory."""
+    """Examples in files, mapped, not read: **inputs** are some arrays that follow one another, **targets** one array in
+    memory. `ox.open_arrays` makes one; `ox.fit` reads of it only the batches.
+
+    Examples:
+        >>> stream = ox.Stream((x[:100], x[100:]), y)
+        >>> len(stream), stream.shape
+        (300, (8,))
+    """
 
     inputs: tuple[np.ndarray, ...]
     targets: np.ndarray
@@ -25,6 +32,7 @@ class Stream:
 
     @property
     def bytes_each(self) -> int:
+        """Of one example's inputs."""
         return int(np.prod(self.shape)) * self.inputs[0].dtype.itemsize
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,8 +49,19 @@ class Stream:
 
 
 def open_arrays(folder: Path | str) -> Stream:
-    """A folder of `inputs.npy` and `targets.npy`, or of several of each (`inputs-0.npy`, `inputs-1.npy`, …, in the
-    order of their names). Inputs are mapped into memory, so that only what is used is read."""
+    """A **folder** of `inputs.npy` and `targets.npy`, or of several of each (`inputs-0.npy`, `inputs-1.npy`, …, in the
+    order of their names). Inputs are mapped into memory, so that only what is used is read.
+
+    Raises:
+        DataError: files that are missing, damaged, or not as many inputs as targets.
+
+    Examples:
+        >>> import os
+        >>> os.makedirs("large", exist_ok=True)
+        >>> np.save("large/inputs.npy", x), np.save("large/targets.npy", y)
+        (None, None)
+        >>> stream = ox.open_arrays("large")  # then ox.fit(network, stream)
+    """
     folder = Path(folder)
     inputs = [_mapped(path) for path in _named(folder, "inputs")]
     targets = [np.array(_mapped(path)) for path in _named(folder, "targets")]

@@ -15,7 +15,16 @@ Augmentation = Callable[[Any, Any], Any]  # key, example → example
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """The image moved by up to `padding` pixels in each direction, zeros where nothing was."""
+    """The image moved by up to **padding** pixels in each direction, zeros where nothing was.
+
+    Raises:
+        ArgumentError: a padding that is no whole number from 1; examples that are no images.
+
+    Examples:
+        >>> image = np.ones((3, 32, 32), np.uint8)
+        >>> ox.RandomCrop(4)(jax.random.key(0), image).shape  # in training: ox.fit(…, augment=ox.RandomCrop())
+        (3, 32, 32)
+    """
 
     padding: int = 4
 
@@ -36,7 +45,16 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class HorizontalFlip:
-    """Left and right exchanged, with this chance."""
+    """Left and right exchanged, with this **chance**.
+
+    Raises:
+        ArgumentError: a chance outside 0 to 1; examples that are no images.
+
+    Examples:
+        >>> augment = (ox.RandomCrop(4), ox.HorizontalFlip())  # for ox.fit(…, augment=augment)
+        >>> ox.HorizontalFlip(1.0)(jax.random.key(0), np.array([[[1, 2, 3]]], np.uint8)).tolist()
+        [[[3, 2, 1]]]
+    """
 
     chance: float = 0.5
 

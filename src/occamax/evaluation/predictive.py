@@ -20,7 +20,15 @@ CHUNK = 1000  # examples at a time
 class Predictive(NamedTuple):
     """**expectation** E[y] under the posterior: class probabilities or a mean. **log_likelihood** ln E_q[p(y | w)], one
     an example, the log of the averaged density. **expected_entropy** E_q[H(y | w)], for classes: the doubt that would
-    be left if the weights were known."""
+    be left if the weights were known.
+
+    Examples:
+        >>> found = fitted.predictive(x[:3])
+        >>> p = found.expectation  # (3, 2)
+        >>> doubt = -np.sum(p * np.log(p), axis=1) - found.expected_entropy  # what more data could remove, in nats
+        >>> doubt.shape
+        (3,)
+    """
 
     expectation: Float[Array, "n out"]
     log_likelihood: Float[Array, "n"]

@@ -12,11 +12,22 @@ from typing import Any
 from ..errors import ArgumentError
 from .loop import Epoch
 
+__all__ = ["JsonLines", "TensorBoard", "WandB", "several"]
+
 OnEpoch = Callable[[Epoch], None]
 
 
 def several(*callbacks: OnEpoch) -> OnEpoch:
-    """One callback that calls these, in order."""
+    """One callback that calls these **callbacks**, in order.
+
+    Examples:
+        >>> figures = []
+        >>> with open("figures.jsonl", "w") as file:
+        ...     both = ox.callbacks.several(ox.callbacks.JsonLines(file), figures.append)
+        ...     fitted = ox.fit(network, (x, y), on_epoch=both, **short)
+        >>> len(figures)  # one an epoch
+        4
+    """
 
     def call(epoch: Epoch) -> None:
         for callback in callbacks:
@@ -26,7 +37,13 @@ def several(*callbacks: OnEpoch) -> OnEpoch:
 
 
 class JsonLines:
-    """Writes one JSON object a line for each epoch and seed, to `stream`: standard output unless given."""
+    """Writes one JSON object a line for each epoch and seed, to **stream**: standard output unless given.
+
+    Examples:
+        >>> fitted = ox.fit(network, (x, y), on_epoch=ox.callbacks.JsonLines(), **short)
+        {"epoch": 1, "neg_elbo": ...
+        ...
+    """
 
     def __init__(self, stream: Any = None):
         self.stream = stream
@@ -38,9 +55,13 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes the figures of every epoch for TensorBoard into `folder` (`pip install 'occamax[tensorboard]'`).
+    """Writes the figures of every epoch for TensorBoard into **folder** (`pip install 'occamax[tensorboard]'`).
 
-    ox.fit(network, data, on_epoch=ox.callbacks.TensorBoard("runs/board"))
+    Raises:
+        ArgumentError: tensorboardX is not installed.
+
+    Examples:
+        >>> fitted = ox.fit(network, (x, y), on_epoch=ox.callbacks.TensorBoard("runs/board"), **short)
     """
 
     def __init__(self, folder: Path | str):
@@ -57,8 +78,15 @@ class TensorBoard:
 
 
 class WandB:
-    """Sends the figures of every epoch to a Weights & Biases run (`pip install 'occamax[wandb]'`): to `run`, or to a
-    new one made of `options`, which are those of `wandb.init`: `ox.callbacks.WandB(project="mine")`."""
+    """Sends the figures of every epoch to a Weights & Biases run (`pip install 'occamax[wandb]'`): to **run**, or to a
+    new one made of **options**, which are those of `wandb.init`.
+
+    Raises:
+        ArgumentError: wandb is not installed.
+
+    Examples:
+        >>> fitted = ox.fit(network, (x, y), on_epoch=ox.callbacks.WandB(project="mine"), **short)
+    """
 
     def __init__(self, run: Any = None, **options: Any):
         if run is None:

@@ -23,7 +23,20 @@ OLD_NAMES = {"steps": "steps_per_epoch", "batch": "batch_size", "samples": "num_
 class Config:
     """One run. Written to and read from `config.json`. `data`, `network` and `method` are names for tables; what they
     are in full is in `settings` (the method, likelihood, preprocessing and augmentation as data), `origin` (where data
-    and network came from) and `layout`."""
+    and network came from) and `layout`.
+
+    **epochs**, **steps_per_epoch**, **batch_size**: how long it trains; **seed** of the run; **num_samples** draws of
+    the weights in the last evaluation, **curve_samples** in those before, as many unless given; **compute_dtype** of
+    activations and products.
+
+    Raises:
+        ArgumentError: a number that cannot work.
+        RunError: from `from_dict`, a file of another version, or a damaged one.
+
+    Examples:
+        >>> fitted.config.network, fitted.config.method, fitted.config.epochs
+        ('MLP', 'bmr', 4)
+    """
 
     data: str
     network: str
@@ -32,9 +45,9 @@ class Config:
     steps_per_epoch: int = 500
     batch_size: int = 128
     seed: int = 0
-    num_samples: int = 100  # draws of the weights in the last evaluation
-    curve_samples: int | None = None  # draws in the evaluations before the last; as many unless given
-    compute_dtype: str = "float32"  # of activations and products
+    num_samples: int = 100
+    curve_samples: int | None = None
+    compute_dtype: str = "float32"
     settings: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     layout: list[dict[str, Any]] = field(default_factory=list)
@@ -52,9 +65,11 @@ class Config:
 
     @property
     def name(self) -> str:
+        """For a folder: data, network, method and seed."""
         return f"{self.data}-{self.network}-{self.method}-seed{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON-able data, with the version; `from_dict` is the inverse."""
         return {"format": FORMAT, "version": __version__, **asdict(self)}
 
     def differences(self, other: "Config") -> list[str]:

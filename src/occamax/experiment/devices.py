@@ -26,6 +26,15 @@ class Devices:
 
     **shard_weights** also spreads the vectors of the posterior and the optimiser, so that a network may be larger than
     one device's memory allows; sampled weights are gathered where they are used.
+
+    **mesh** of jax with one axis, over which the batch is spread; `Devices.of(count)` makes one.
+
+    Raises:
+        ArgumentError: more devices than there are, or a batch that they cannot share.
+
+    Examples:
+        >>> ox.Devices.of(1).count  # ox.fit(…, devices=2), or devices=ox.Devices.of(2, shard_weights=True)
+        1
     """
 
     mesh: Mesh | None = None
@@ -42,6 +51,7 @@ class Devices:
 
     @property
     def count(self) -> int:
+        """How many there are."""
         return 1 if self.mesh is None else self.mesh.size
 
     @property
@@ -50,6 +60,7 @@ class Devices:
         return self.count if self.shard_weights else 1
 
     def check_batch(self, batch: int) -> None:
+        """Refuses a batch that cannot be shared in equal parts."""
         if batch % self.count:
             raise ArgumentError(f"--batch: {batch} cannot be shared by {self.count} devices; make it a multiple")
 
@@ -141,6 +152,7 @@ class Devices:
         return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
     def wait_for_all(self, where: str) -> None:
+        """Returns when every host has come here."""
         if self.mesh is not None and jax.process_count() > 1:
             multihost_utils.sync_global_devices(where)
 

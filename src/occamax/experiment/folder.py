@@ -49,7 +49,16 @@ CHECKPOINTS = ("last", "previous", "best")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run on disk: reads and writes its files, each whole or not at all."""
+    """One run on disk, at **path**: reads and writes its files, each whole or not at all.
+
+    Raises:
+        RunError: a folder that is none, exists already, or cannot be written; a file in it that is damaged.
+
+    Examples:
+        >>> folder = ox.RunFolder.open(fitted.path)
+        >>> [line["epoch"] for line in folder.metrics()]
+        [1, 2, 3, 4]
+    """
 
     path: Path
 
@@ -76,11 +85,13 @@ class RunFolder:
 
     @staticmethod
     def refuse_existing(path: Path) -> None:
+        """Refuses a place where there is something already."""
         if _is_taken(path):
             raise RunError(f"out: {path} exists. Continue it with `resume`, or replace it with `overwrite`.")
 
     @staticmethod
     def open(path: Path) -> "RunFolder":
+        """A folder that is there; another is refused."""
         if not (path / "config.json").is_file():
             raise RunError(
                 f"{path}: is no run folder (it has no config.json). Name a folder that `fit(out=…)` or `occamax train` "
@@ -90,23 +101,29 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
+        """The file of the newest checkpoint."""
         return self.path / "checkpoint.safetensors"
 
     @property
     def previous(self) -> Path:
+        """The file of the checkpoint before it."""
         return self.path / "checkpoint.previous.safetensors"
 
     @property
     def best(self) -> Path:
+        """The file of the checkpoint of the best objective."""
         return self.path / "checkpoint.best.safetensors"
 
     def config(self) -> Config:
+        """What the run is."""
         return Config.from_dict(self.read_json("config.json"), self.path / "config.json")
 
     def read_json(self, name: str) -> dict[str, Any]:
+        """The values of a .json file in it."""
         return _parse(_text(self.path / name), self.path / name)
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:
+        """Writes values as a .json file in it."""
         with explained(self.path):
             write_atomic(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
 
@@ -117,10 +134,12 @@ class RunFolder:
         return [_parse(line, path) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def append(self, name: str, values: dict[str, Any]) -> None:
+        """Writes one more line of a .jsonl file in it."""
         with explained(self.path), open(self.path / name, "a") as file:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
+        """The figures of each epoch, in order."""
         return self.lines("metrics.jsonl")
 
     def rewind(self, epoch: int) -> None:

@@ -38,7 +38,15 @@ class Moments:
     """What another program found: the **mean** of each weight (the network's own weights unless given), and either its
     **std** or its **precision**, prior included. Each is a tree like the network, arrays by the names of the network's
     leaves, or one vector in the order of `Layout`. They are taken as they are, but no deviation is wider than the
-    prior's."""
+    prior's.
+
+    Raises:
+        ArgumentError: neither or both of `std` and `precision`; from `fit`, numbers that are not of this network.
+
+    Examples:
+        >>> precision = np.linspace(1.0, 100.0, 178)  # one for each weight, from another program
+        >>> start = ox.Trained(curvature=ox.Moments(precision=precision))
+    """
 
     mean: Any = None
     std: Any = None
@@ -79,6 +87,13 @@ class Trained:
     deviations, in those of the prior: where the data say nothing of a weight, its whole prior would be noise.
     **rate_factor** times the method's learning rate is what it trains at. **keep_zeros** leaves weights that are
     exactly zero (gains: one) removed, as those of a pruned network are; otherwise they may grow again.
+
+    Raises:
+        ArgumentError: a value that cannot work; from `fit`, weights that are not of this network, or untrained.
+
+    Examples:
+        >>> start = ox.Trained("runs/reference", rate_factor=0.5)
+        >>> again = ox.fit(network, (x, y), start=start, epochs=1, steps_per_epoch=2, num_samples=2, progress=False)
     """
 
     weights: Path | str | None = None

@@ -23,7 +23,12 @@ class Batches(ABC):
 
 @dataclass(frozen=True)
 class WithReplacement(Batches):
-    """Every batch is drawn from all examples, as in the paper."""
+    """Every batch is drawn from all examples, as in the paper.
+
+    Examples:
+        >>> ox.BMR().batches
+        WithReplacement()
+    """
 
     def numbers(self, key, step_keys, first, batch_size, examples):
         return jax.vmap(lambda own: jax.random.randint(own, (batch_size,), 0, examples))(step_keys)
@@ -32,7 +37,12 @@ class WithReplacement(Batches):
 @dataclass(frozen=True)
 class Passes(Batches):
     """Pass after pass over all examples, each in an order of its own; what does not fill a batch at the end of a pass
-    waits for another. Every example is seen as often as every other, give or take that rest."""
+    waits for another. Every example is seen as often as every other, give or take that rest.
+
+    Examples:
+        >>> ox.BMR(batches=ox.Passes()).batches
+        Passes()
+    """
 
     def numbers(self, key, step_keys, first, batch_size, examples):
         steps, length = len(step_keys), max(examples // batch_size, 1)  # of a pass, in steps

@@ -18,6 +18,14 @@ class Calibration:
     reductions go by. **num_samples** draws of the weights are averaged at the end, **epoch_samples** after every epoch.
     **log_temperature_std** is the deviation of the temperature's logarithm under its prior: fifty examples say little
     about it, and leave it near one.
+
+    Raises:
+        ArgumentError: a count that is no whole number, or too small.
+
+    Examples:
+        >>> ox.Calibration(one_in=10).held_out(1000).trained  # so many of 1000 examples are trained on
+        900
+        >>> uncalibrated = ox.BMR(calibration=None)
     """
 
     one_in: int = 20

@@ -59,7 +59,18 @@ class Curvature(ABC):
 @dataclass(frozen=True)
 class GaussNewton(Curvature):
     """The generalised Gauss–Newton matrix, which for classes is the Fisher information: what the network itself
-    expects, whatever the labels."""
+    expects, whatever the labels.
+
+    **draws** of signs for each batch of **batch_size**; at most **examples** of the training data are looked at, and
+    stand for all of them.
+
+    Raises:
+        ArgumentError: a number that is not whole and positive.
+
+    Examples:
+        >>> ox.Trained(curvature=ox.GaussNewton(draws=4)).curvature
+        GaussNewton(draws=4, examples=10000, batch_size=50)
+    """
 
     def probe(self, likelihood, outputs, targets, log_scales, key):
         signs = jax.random.rademacher(key, outputs.shape, outputs.dtype)
@@ -69,7 +80,17 @@ class GaussNewton(Curvature):
 @dataclass(frozen=True)
 class EmpiricalFisher(Curvature):
     """The second moment of the gradients at the labels as they are. Cheap to define, and misleading where the network
-    fits them all: no error, no gradient, no curvature (Kunstner et al. 2019)."""
+    fits them all: no error, no gradient, no curvature (Kunstner et al. 2019).
+
+    **draws**, **examples**, **batch_size** as in `GaussNewton`.
+
+    Raises:
+        ArgumentError: a number that is not whole and positive.
+
+    Examples:
+        >>> ox.Trained(curvature=ox.EmpiricalFisher(examples=2000)).curvature.examples
+        2000
+    """
 
     def probe(self, likelihood, outputs, targets, log_scales, key):
         slopes = jax.grad(lambda z: jnp.sum(likelihood.log_prob(z, targets, log_scales)))(outputs)

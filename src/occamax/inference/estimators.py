@@ -36,7 +36,12 @@ class Estimator(ABC):
 
 @dataclass(frozen=True)
 class SharedDraw(Estimator):
-    """One draw for the whole batch: the paper's."""
+    """One draw for the whole batch: the paper's.
+
+    Examples:
+        >>> ox.BMR().estimator
+        SharedDraw()
+    """
 
     is_local = False
 
@@ -47,7 +52,12 @@ class SharedDraw(Estimator):
 @dataclass(frozen=True)
 class Flipout(Estimator):
     """The draw's deviation from the mean, with signs of its own for each example (Wen et al. 2018). Twice the products
-    of a shared draw. Unbiased also where a layer is used several times per example, as over tokens."""
+    of a shared draw. Unbiased also where a layer is used several times per example, as over tokens.
+
+    Examples:
+        >>> ox.BMR(estimator=ox.Flipout()).estimator.is_local  # examples of a batch see different weights
+        True
+    """
 
     def layer(self, sample, mean, std, key):
         return FlippedLinear(
@@ -59,7 +69,12 @@ class Flipout(Estimator):
 class LocalReparameterisation(Estimator):
     """The layer's output is drawn instead of its weights (Kingma et al. 2015): a Gaussian of mean M x, variance S² x².
     Twice the products, the lowest variance. Where a layer is used several times per example its uses share their noise,
-    which has the right marginal distribution but not the right joint one."""
+    which has the right marginal distribution but not the right joint one.
+
+    Examples:
+        >>> ox.BMR(estimator=ox.LocalReparameterisation()).estimator.is_local
+        True
+    """
 
     def layer(self, sample, mean, std, key):
         return LocalLinear(mean, std, jax.random.normal(key, (mean.weight.shape[0],), mean.weight.dtype))

@@ -10,9 +10,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .model import Model
 
+__all__ = ["Initializer", "Uniform", "VarianceScaled"]
+
 
 class Initializer(ABC):
-    """Base of all ways to choose the first posterior means."""
+    """Base of all ways to choose the first posterior means: from a model and a key to the means of its latents.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Zeros(ox.init.Initializer):
+        ...     def __call__(self, model, key):
+        ...         return jnp.zeros(model.latent_count)
+        >>> ox.BMR(init=Zeros()).init
+        Zeros()
+    """
 
     @abstractmethod
     def __call__(self, model: Model, key: PRNGKeyArray) -> Float[Array, "latents"]:
@@ -21,7 +33,12 @@ class Initializer(ABC):
 
 @dataclass(frozen=True)
 class Uniform(Initializer):
-    """Every latent uniform in ±radius: the authors' start."""
+    """Every latent uniform in ±**radius**: the authors' start.
+
+    Examples:
+        >>> ox.PaperBMR(init=ox.init.Uniform(radius=1.0)).init
+        Uniform(radius=1.0)
+    """
 
     radius: float = 2.0
 
@@ -31,7 +48,12 @@ class Uniform(Initializer):
 
 @dataclass(frozen=True)
 class VarianceScaled(Initializer):
-    """Weights of variance gain / fan-in, biases zero, gains at one, scales at one: the flat prior's mean (c⁻² = 1)."""
+    """Weights of variance **gain** / fan-in, biases zero, gains at one, scales at one: the flat prior's mean (c⁻² = 1).
+
+    Examples:
+        >>> ox.BMR(init=ox.init.VarianceScaled(2.0)).init  # He's, for ReLU
+        VarianceScaled(gain=2.0)
+    """
 
     gain: float = 1.0
 

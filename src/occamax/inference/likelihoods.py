@@ -65,7 +65,18 @@ class Likelihood(ABC):
 
 @dataclass(frozen=True)
 class Categorical(Likelihood):
-    """One of K classes; the network puts out K logits, targets are class numbers."""
+    """One of K classes; the network puts out K logits, targets are class numbers (n,), whole numbers from 0 to K − 1.
+    What `fit` takes for whole-numbered targets.
+
+    Raises:
+        ArgumentError: from `fit`, for targets that are none or a class that the network has no output for.
+
+    Examples:
+        >>> logits = jnp.array([[2.0, 0.0], [0.0, 0.0]])
+        >>> nats = -ox.Categorical().log_prob(logits, jnp.array([0, 1]), jnp.zeros(0))
+        >>> print(np.asarray(nats).round(3))
+        [0.127 0.693]
+    """
 
     takes_logits = True
 
@@ -98,7 +109,15 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
-    """Independent yes-or-no targets of shape (n, out); the network puts out logits."""
+    """Independent yes-or-no targets of shape (n, out); the network puts out logits.
+
+    Raises:
+        ArgumentError: from `fit`, for targets other than zeros and ones, or of another width than the outputs.
+
+    Examples:
+        >>> ox.Bernoulli().expectation(jnp.array([[0.0, 100.0]])).tolist()
+        [[0.5, 1.0]]
+    """
 
     takes_logits = True
 
@@ -124,11 +143,20 @@ class Bernoulli(Likelihood):
 
 @dataclass(frozen=True)
 class Gaussian(Likelihood):
-    """Real targets of shape (n, out) with one unknown noise, learned: precision ~ Gamma(shape, rate).
+    """Real targets of shape (n, out) with one unknown noise, learned: its precision ~ Gamma(**precision_shape**,
+    **precision_rate**). What `fit` takes for targets that are no whole numbers.
 
     **center** and **scale**, one number an output or one for all, say where the targets lie: the network puts out
     (target − center) / scale, so that it may start near zero whatever the unit. Likelihoods are of the targets as they
     are given, in nats per example of that unit.
+
+    Raises:
+        ArgumentError: a scale that is not positive; from `fit`, targets that are not finite or of another width.
+
+    Examples:
+        >>> prices = ox.Gaussian(center=(300.0,), scale=(50.0,))
+        >>> prices.expectation(jnp.array([[-1.0]])).tolist()  # what an output of −1 stands for
+        [[250.0]]
     """
 
     precision_shape: float = 2.0

@@ -41,6 +41,18 @@ class Model(eqx.Module):
     likelihood stay in float32.
     **multiple** The vector of latents is as long as the next multiple of it, so that devices can share it in equal
     parts; what is over at its end stands for nothing.
+
+    **prior** of its weights; **likelihood** `Categorical()` unless given.
+
+    Raises:
+        LayoutError: a network whose arrays cannot be told apart, or that has none.
+        ArgumentError: from `check_data`, data that the network does not take.
+
+    Examples:
+        >>> model = ox.Model(network, x[0], ox.FanInPrior())
+        >>> weights = model.layout.pack(network)  # (weights,): every array of the network, one after the other
+        >>> model.outputs(model.layout.bind(network, weights), jnp.asarray(x[:5])).shape
+        (5, 2)
     """
 
     network: Any
@@ -74,11 +86,13 @@ class Model(eqx.Module):
 
     @property
     def latent_prior(self) -> LatentPrior:
+        """The prior of the latent vector."""
         pairs = zip(self.prior.scale_gammas(self.layout), self.likelihood.scale_gammas(), strict=True)
         return LatentPrior(*(jnp.asarray(np.concatenate(pair), jnp.float32) for pair in pairs))
 
     @property
     def latents_used(self) -> int:
+        """How many latents stand for something: one a weight, then the scales of prior and likelihood."""
         return self.layout.size + self.latent_prior.shape.size
 
     @property
@@ -99,6 +113,7 @@ class Model(eqx.Module):
         return [latents[:first], latents[first:last], latents[last:end]]
 
     def weights(self, latents: Float[Array, "latents"], mask: Bool[Array, "weights"]) -> Float[Array, "weights"]:
+        """The weights made from the latents; removed ones take their prior centre."""
         unit, log_scales, _ = self.split(latents)
         return self.prior.weights(self.layout, jnp.where(mask, unit, 0.0), log_scales)
 

@@ -27,7 +27,12 @@ class Optimizer(ABC):
 
 @dataclass(frozen=True)
 class AdaBelief(Optimizer):
-    """The paper's: steps scaled by how much the gradient can be believed (Zhuang et al. 2020)."""
+    """The paper's: steps scaled by how much the gradient can be believed (Zhuang et al. 2020).
+
+    Examples:
+        >>> ox.BMR().optimizer
+        AdaBelief()
+    """
 
     def __call__(self, rate, steps):
         return optax.with_extra_args_support(optax.adabelief(rate.as_optax(steps)))
@@ -36,7 +41,17 @@ class AdaBelief(Optimizer):
 @dataclass(frozen=True)
 class AdamW(Optimizer):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019): what most people train with. In one step a weight
-    is also drawn to its prior's centre by `weight_decay` times the rate."""
+    is also drawn to its prior's centre by **weight_decay** times the rate. Any optax transformation may stand in its
+    place.
+
+    Raises:
+        ArgumentError: a negative weight decay.
+
+    Examples:
+        >>> import optax
+        >>> ours = ox.Plain(optimizer=ox.AdamW(0.01))
+        >>> theirs = ox.Plain(optimizer=optax.lion(1e-4))  # its own rate counts
+    """
 
     weight_decay: float = 0.1
 
@@ -50,7 +65,15 @@ class AdamW(Optimizer):
 
 @dataclass(frozen=True)
 class Momentum(Optimizer):
-    """Stochastic gradients with momentum, and weight decay as part of the gradient."""
+    """Stochastic gradients with **momentum**, and **weight_decay** as part of the gradient.
+
+    Raises:
+        ArgumentError: a momentum outside 0 to 1, or a negative weight decay.
+
+    Examples:
+        >>> ox.Plain(optimizer=ox.Momentum(0.95), learning_rate=0.1).optimizer
+        Momentum(momentum=0.95, weight_decay=0.0005)
+    """
 
     momentum: float = 0.9
     weight_decay: float = 5e-4
@@ -103,6 +126,13 @@ class NaturalGradient(Optimizer):
     **largest_step** σ² m / δ is kept within that many deviations of the prior: while few gradients are known, and where
     the data say nothing, it is far too long a step.
     Learning rates around 0.05 train, with a warm-up; up to 0.2 where layers are normalised.
+
+    Raises:
+        ArgumentError: a momentum outside 0 to 1, or a rate or step that is not positive.
+
+    Examples:
+        >>> ox.NaturalBMR(optimizer=ox.NaturalGradient(largest_step=0.2), learning_rate=0.02).optimizer.momentum
+        0.9
     """
 
     needs_deviations = True

@@ -63,7 +63,15 @@ class Posterior(eqx.Module):
 
 class Point(Posterior):
     """All belief on one vector. Its cost is −ln p(ŵ, scales), so that minimising the objective gives the MAP estimate.
-    The density is that of the scales themselves, not of their logarithms."""
+    The density is that of the scales themselves, not of their logarithms.
+
+    **value** (latents,): ŵ of every weight, then the logarithms of the scales. What `ox.MAP()` and `ox.Plain()` train.
+
+    Examples:
+        >>> believed = ox.Point(jnp.array([0.5, -1.0]))
+        >>> believed.std.tolist()
+        [0.0, 0.0]
+    """
 
     has_deviations = False
 
@@ -93,13 +101,20 @@ class Point(Posterior):
 
 
 class IndependentNormals(Posterior):
-    """Independent Gaussians: mean, and the logarithm of the deviation."""
+    """Independent Gaussians: **mean** and **log_std**, the logarithm of the deviation, (latents,) each.
+
+    Examples:
+        >>> believed = ox.IndependentNormals.around(jnp.zeros(3), std=0.1)
+        >>> believed.draw(jax.random.key(0)).shape
+        (3,)
+    """
 
     mean: Float[Array, "latents"]
     log_std: Float[Array, "latents"]
 
     @staticmethod
     def around(mean: Float[Array, "latents"], std: float) -> "IndependentNormals":
+        """So many Gaussians as there are means, all of this deviation."""
         return IndependentNormals(mean, jnp.full_like(mean, math.log(std)))
 
     @property
@@ -153,7 +168,12 @@ class PosteriorFamily(ABC):
 
 @dataclass(frozen=True)
 class PointMass(PosteriorFamily):
-    """The most probable weights, and nothing about how sure they are."""
+    """The most probable weights, and nothing about how sure they are.
+
+    Examples:
+        >>> ox.Method(posterior=ox.PointMass()).posterior.has_deviations
+        False
+    """
 
     has_deviations = False
 
@@ -164,7 +184,15 @@ class PointMass(PosteriorFamily):
 @dataclass(frozen=True)
 class MeanField(PosteriorFamily):
     """A Gaussian for each latent, independent of the others. **init_std** is the first deviation of all, in units of
-    the prior's."""
+    the prior's.
+
+    Raises:
+        ArgumentError: a deviation that is not positive.
+
+    Examples:
+        >>> ox.BMR(posterior=ox.MeanField(init_std=0.05)).posterior
+        MeanField(init_std=0.05)
+    """
 
     init_std: float = 0.1
 

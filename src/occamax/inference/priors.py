@@ -77,6 +77,12 @@ class FlatPrior(LayerScaled):
     **base_std** γ0 of every layer but the last; **output_std** γ0 of the last. **gain_center** is the prior mean of
     normalisation gains: 0 is the authors' choice, which starts a transformer with its activations switched off; 1 is
     the neutral value.
+
+    **precision_shape**, **precision_rate** of the Gamma prior of c_l^-2, one number a layer that is learnt.
+
+    Examples:
+        >>> ox.Flat(prior=ox.FlatPrior(base_std=0.05)).prior.base_std
+        0.05
     """
 
     base_std: float = 0.1
@@ -93,7 +99,17 @@ class FlatPrior(LayerScaled):
 @dataclass(frozen=True)
 class FanInPrior(LayerScaled):
     """γ0 = sqrt(gain / inputs) in every layer: what keeps activations at their size through the network, whatever its
-    widths. Normalisation gains have a prior of deviation `gain_std` around one."""
+    widths.
+
+    **gain** as above. Normalisation gains have a prior of deviation **gain_std** around one. **precision_shape**,
+    **precision_rate** of the Gamma prior of c_l^-2, one number a layer that is learnt.
+
+    Examples:
+        >>> model = ox.Model(network, x[0], ox.FanInPrior(gain=2.0))
+        >>> stds = model.prior.weight_stds(model.layout, jnp.zeros(2))  # of every weight, both layers' scales at one
+        >>> float(stds[0])  # √(2 / 8 inputs)
+        0.5
+    """
 
     gain: float = 1.0
     gain_std: float = 0.1
@@ -107,8 +123,16 @@ class FanInPrior(LayerScaled):
 
 @dataclass(frozen=True)
 class NormalPrior(Prior):
-    """Normal(0, std²) for every weight, gains around one, and no scales to learn: what is called weight decay
-    elsewhere."""
+    """Normal(0, **std**²) for every weight, gains around one, and no scales to learn: what is called weight decay
+    elsewhere.
+
+    Raises:
+        ArgumentError: a deviation that is not positive.
+
+    Examples:
+        >>> ox.NaturalBMR(prior=ox.NormalPrior(0.3)).prior
+        NormalPrior(std=0.3)
+    """
 
     std: float = 0.17
 
@@ -137,6 +161,13 @@ class HorseshoePrior(Prior):
 
     The output layer has one scale sqrt(â / b̂) and neither row scales nor a slab.
     The scales stand in the order c^-2, â, b̂ (by layer), a, b (by row).
+
+    **global_scale** is τ0: the smaller, the fewer weights are far from zero. **slab_shape**, **slab_rate** of the Gamma
+    prior of c_l^-2, **gain_center** the prior mean of normalisation gains.
+
+    Examples:
+        >>> ox.Tiered(prior=ox.HorseshoePrior(global_scale=0.001)).prior.slab_rate
+        6.0
     """
 
     global_scale: float = 0.01

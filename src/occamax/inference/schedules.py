@@ -17,9 +17,23 @@ from jaxtyping import Array, Float
 
 from ..errors import ArgumentError
 
+__all__ = ["Affordable", "Constant", "Cosine", "Geometric", "InSteps", "PerRun", "Ramp", "Scaled", "Schedule"]
+
 
 class Schedule(ABC):
-    """Base of all schedules."""
+    """Base of all schedules: a number as a function of the run's progress, from 0 to 1. Write your own as a frozen
+    dataclass.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Halves(ox.schedules.Schedule):
+        ...     first: float
+        ...     def __call__(self, progress):
+        ...         return self.first * 0.5**progress
+        >>> ox.BMR(learning_rate=Halves(1e-2)).learning_rate(1.0)
+        0.005
+    """
 
     @abstractmethod
     def __call__(self, progress: Any) -> Float[Array, ""] | float:
@@ -41,6 +55,13 @@ def passed(progress: Any, begin: float, end: float) -> Float[Array, ""]:
 
 @dataclass(frozen=True)
 class Constant(Schedule):
+    """The same **value** throughout; what a number given for a schedule becomes.
+
+    Examples:
+        >>> ox.BMR(learning_rate=1e-3).learning_rate
+        Constant(value=0.001)
+    """
+
     value: float
 
     def __call__(self, progress):
@@ -49,7 +70,13 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Ramp(Schedule):
-    """`first` until `begin`, then a straight line to `last` at `end`."""
+    """`first` until `begin`, then a straight line to `last` at `end`.
+
+    Examples:
+        >>> ramp = ox.schedules.Ramp(0.0, 1.0, begin=0.25, end=0.75)
+        >>> [float(ramp(progress)) for progress in (0.0, 0.5, 1.0)]
+        [0.0, 0.5, 1.0]
+    """
 
     first: float
     last: float
@@ -62,7 +89,12 @@ class Ramp(Schedule):
 
 @dataclass(frozen=True)
 class Geometric(Schedule):
-    """`first` until `begin`, then by equal factors to `last` at `end`."""
+    """`first` until `begin`, then by equal factors to `last` at `end`.
+
+    Examples:
+        >>> round(float(ox.schedules.Geometric(1.0, 0.01)(0.5)), 6)
+        0.1
+    """
 
     first: float
     last: float
@@ -76,7 +108,16 @@ class Geometric(Schedule):
 @dataclass(frozen=True)
 class Cosine(Schedule):
     """From `first` down to `last` along half a cosine; in the share `warm_up` of the run before it, a straight line up
-    to `first`."""
+    to `first`.
+
+    Raises:
+        ArgumentError: a warm-up outside 0 to 1.
+
+    Examples:
+        >>> rate = ox.schedules.Cosine(1e-2, warm_up=0.1)
+        >>> round(float(rate(0.55)), 6)  # half of the way down
+        0.005
+    """
 
     first: float
     last: float = 0.0
@@ -95,7 +136,12 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class Scaled(Schedule):
-    """Another schedule times a constant."""
+    """Another **schedule** times a constant **factor**.
+
+    Examples:
+        >>> round(float(ox.schedules.Scaled(ox.schedules.Constant(0.4), 0.5)(0.0)), 6)
+        0.2
+    """
 
     schedule: Schedule
     factor: float
@@ -110,7 +156,15 @@ class Scaled(Schedule):
 @dataclass(frozen=True)
 class PerRun(Schedule):
     """`total` in all over the run's steps, the same at each: as a rate of forgetting, e to the minus `total` of the
-    start is left at the end."""
+    start is left at the end.
+
+    Raises:
+        ArgumentError: a total that is not positive; or when called with a progress, which does not know the steps.
+
+    Examples:
+        >>> ox.schedules.PerRun(5.0).at(step=0, total_steps=1000)
+        0.005
+    """
 
     total: float
 
@@ -127,7 +181,18 @@ class PerRun(Schedule):
 
 @dataclass(frozen=True)
 class InSteps(Schedule):
-    """An optax schedule, or any function of the number of steps so far."""
+    """An optax schedule, or any **function** of the number of steps so far; what such a function given for a schedule
+    becomes.
+
+    Raises:
+        ArgumentError: when called with a progress, which does not know the steps.
+
+    Examples:
+        >>> import optax
+        >>> method = ox.BMR(learning_rate=optax.linear_schedule(1e-2, 0.0, 1000))
+        >>> round(float(method.learning_rate.at(500, 1000)), 6)
+        0.005
+    """
 
     function: Callable[[Any], Any]
 
@@ -178,7 +243,15 @@ class Affordable(Schedule):
     """A weight of the KL divergence that the data can pay for: `last`, but until `begin` never so much that the weights
     left, at a nat each, would cost more than `share` of the nats that the examples have left to explain. A network that
     is pruned can afford more, and one that fits badly needs more. From `begin` to `end` what is affordable gives way,
-    by equal factors, to `last`. `first_nats` are taken for what an example costs until held-out ones have said."""
+    by equal factors, to `last`. `first_nats` are taken for what an example costs until held-out ones have said.
+
+    Raises:
+        ArgumentError: a value that is not positive.
+
+    Examples:
+        >>> ox.BMR(kl_weight=ox.schedules.Affordable(last=1.0, share=0.5)).kl_weight.last
+        1.0
+    """
 
     last: float
     share: float

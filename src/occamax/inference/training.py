@@ -37,16 +37,24 @@ Batch = tuple[Array, Array]
 
 
 class State(NamedTuple):
-    """All that changes while training."""
+    """All that changes while training: the **posterior** over the latents; the **optimizer**'s state; the **mask**
+    (weights,), True keeps; the run's **key**; the **step** it stands at; **nats** of an example, not explained yet:
+    what it cost after the last epoch; the **kl_weight** β under which the posterior is trained; **buffers** of a
+    network with a state.
+
+    Examples:
+        >>> int(fitted.state.step), fitted.state.mask.shape
+        (80, (178,))
+    """
 
     posterior: Posterior
     optimizer: optax.OptState
     mask: Bool[Array, "weights"]
     key: PRNGKeyArray
     step: Int[Array, ""]
-    nats: Float[Array, ""]  # of an example, not explained yet: what it cost after the last epoch
-    kl_weight: Float[Array, ""]  # β, under which the posterior is trained
-    buffers: Buffers  # of a network with a state
+    nats: Float[Array, ""]
+    kl_weight: Float[Array, ""]
+    buffers: Buffers
 
 
 class Info(NamedTuple):
@@ -59,7 +67,15 @@ class Info(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: `epochs` of `steps_per_epoch` steps on `batch_size` examples each."""
+    """How long to train: **epochs** of **steps_per_epoch** steps on **batch_size** examples each.
+
+    Raises:
+        ArgumentError: a number that is not whole and positive.
+
+    Examples:
+        >>> ox.Budget(epochs=20, steps_per_epoch=500).total_steps
+        10000
+    """
 
     epochs: int = 50
     steps_per_epoch: int = 500
@@ -73,6 +89,7 @@ class Budget:
 
     @property
     def total_steps(self) -> int:
+        """Of the whole run."""
         return self.epochs * self.steps_per_epoch
 
 

@@ -19,6 +19,14 @@ def from_flax(module: Any, example: Any) -> Any:
     **module** maps a batch to a vector of outputs for each example. Its `nnx.Param` are trained, its `nnx.BatchStat`
     are running statistics, its random streams follow the key of the training; other variables stay as they are.
     **example** one example of its input, *without* the batch axis.
+
+    Raises:
+        ArgumentError: flax is not installed, or something else than a module.
+
+    Examples:
+        >>> from flax import nnx
+        >>> module = nnx.Sequential(nnx.Linear(8, 16, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(16, 2, rngs=nnx.Rngs(1)))
+        >>> network = ox.from_flax(module, x[0])  # then ox.fit(network, (x, y), start=ox.Trained())
     """
     _need_flax()
     from flax import nnx  # pyright: ignore[reportMissingImports]
@@ -33,7 +41,17 @@ def from_flax(module: Any, example: Any) -> Any:
 
 def to_flax(fitted: Any) -> Any:
     """The module that `from_flax` was given, as a new one in inference mode, pruned. **fitted** a `Fit`, or a network
-    (with its state, if it has one) that began in `from_flax`."""
+    (with its state, if it has one) that began in `from_flax`.
+
+    Raises:
+        ArgumentError: flax is not installed, or a network that did not begin in `from_flax`.
+
+    Examples:
+        >>> from flax import nnx
+        >>> again = ox.to_flax(ox.from_flax(nnx.Linear(8, 2, rngs=nnx.Rngs(0)), x[0]))  # of a fit: fitted.to_flax()
+        >>> again(x[:3]).shape
+        (3, 2)
+    """
     _need_flax()
     return give_back(fitted, FlaxProgram, "Flax NNX")
 

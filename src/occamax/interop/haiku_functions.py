@@ -28,6 +28,17 @@ def from_haiku(  # what a Haiku network consists of
     **transformed** what `hk.transform`, or with a **state** `hk.transform_with_state`, made of a function of a batch.
     **training** and **prediction** are further arguments of that function, by name: `{"is_training": True}` and
     `{"is_training": False}`. **example** one example of its input, *without* the batch axis.
+
+    **params** what its `init` gave, or training.
+
+    Raises:
+        ArgumentError: haiku is not installed, or something else than a transformed function.
+
+    Examples:
+        >>> import haiku as hk
+        >>> function = hk.transform(lambda batch: hk.nets.MLP([16, 2])(batch))
+        >>> params = function.init(jax.random.key(0), x[:1])
+        >>> network = ox.from_haiku(function, params, x[0])  # then ox.fit(network, (x, y), start=ox.Trained())
     """
     _need_haiku()
     if not hasattr(transformed, "apply"):
@@ -40,7 +51,19 @@ def from_haiku(  # what a Haiku network consists of
 
 def to_haiku(fitted: Any) -> Any:
     """The parameters that `from_haiku` was given, pruned; the pair of them and the state where there is one. **fitted**
-    a `Fit`, or a network (with its state, if it has one) that began in `from_haiku`."""
+    a `Fit`, or a network (with its state, if it has one) that began in `from_haiku`.
+
+    Raises:
+        ArgumentError: a network that did not begin in `from_haiku`.
+
+    Examples:
+        >>> import haiku as hk
+        >>> function = hk.transform(lambda batch: hk.Linear(2)(batch))
+        >>> params = function.init(jax.random.key(0), x[:1])
+        >>> again = ox.to_haiku(ox.from_haiku(function, params, x[0]))  # of a fit: fitted.to_haiku()
+        >>> again["linear"]["w"].shape
+        (8, 2)
+    """
     return give_back(fitted, HaikuProgram, "Haiku")
 
 

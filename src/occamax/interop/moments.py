@@ -55,6 +55,19 @@ def named_moments(
     example of its input. **mean** by name; the present weights unless given. Either **var** or **precision** (of the
     posterior: data and prior) by name: arrays of the parameters' shapes, or numbers.
     **is_curvature** False says that they are an optimiser's averages of squared gradients.
+
+    Raises:
+        ArgumentError: names that are not those of the network, neither or both of `var` and `precision`, or numbers
+            that are not positive.
+
+    Examples:
+        >>> import warnings
+        >>> names = ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias")
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # it warns of ΔF of a posterior that was not trained
+        ...     moments = ox.named_moments(network, x[0], precision={name: 100.0 for name in names})
+        >>> moments.mean.shape, round(float(moments.var[0]), 6)
+        ((178,), 0.01)
     """
     found, statistics, calling = read_network(network)
     layout = read_layout(found, statistics, calling, example_shape(example))
@@ -70,7 +83,17 @@ def named_moments(
 
 
 def named_from_vector(module: Any, vector: Any) -> dict[str, np.ndarray]:
-    """A vector in the order of a PyTorch module's trained `parameters()`, as laplace-torch keeps it, by name."""
+    """A **vector** in the order of a PyTorch **module**'s trained `parameters()`, as laplace-torch keeps it, by name.
+
+    Raises:
+        ArgumentError: a vector of another length.
+
+    Examples:
+        >>> import torch
+        >>> named = ox.named_from_vector(torch.nn.Linear(8, 2), np.arange(18))
+        >>> {name: array.shape for name, array in named.items()}
+        {'weight': (2, 8), 'bias': (2,)}
+    """
     numbers = vector.detach().cpu().numpy() if hasattr(vector, "detach") else np.asarray(vector)
     shapes = {name: tuple(tensor.shape) for name, tensor in module.named_parameters() if tensor.requires_grad}
     total = sum(map(math.prod, shapes.values()))

@@ -18,6 +18,14 @@ def from_torch(module: Any, example: Any) -> Any:
     input, *without* the batch axis: an array or a tensor.
 
     Layers that cannot be run, or that say something else here than in PyTorch, are refused by name.
+
+    Raises:
+        ArgumentError: torch or torchax is not installed, or a layer that cannot be run, by its name.
+
+    Examples:
+        >>> import torch
+        >>> module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+        >>> network = ox.from_torch(module, x[0])  # then ox.fit(network, (x, y), start=ox.Trained())
     """
     _need_torch()
     from .torch_checks import check_agreement, check_module, example_of
@@ -35,7 +43,18 @@ def to_torch(fitted: Any, masks: bool = False) -> Any:
     statistics are those of the training. With **masks** they also stand as `torch.nn.utils.prune` masks.
 
     **fitted** a `Fit`, or a network (with its state, if it has one) that began in `from_torch`. Outputs are those of
-    the network at the posterior mean for preprocessed inputs."""
+    the network at the posterior mean for preprocessed inputs.
+
+    Raises:
+        ArgumentError: a network that did not begin in `from_torch`.
+
+    Examples:
+        >>> import torch
+        >>> module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+        >>> again = ox.to_torch(ox.from_torch(module, x[0]))  # of a fit: fitted.to_torch()
+        >>> again(torch.from_numpy(x[:3])).shape
+        torch.Size([3, 2])
+    """
     _need_torch()
     from .torch_program import TorchProgram, with_masks
 

@@ -12,7 +12,19 @@ from ._parts import convolve, halve
 
 
 class LeNet(eqx.Module):
-    """LeNet-5 with tanh: three 5 × 5 convolutions, mean pooling, two linear layers. Images (channels, 32, 32)."""
+    """LeNet-5 with tanh: three 5 × 5 convolutions of so many **channels**, mean pooling, a linear layer of **hidden**
+    units with **dropout**, a linear output layer.
+
+    **input_shape** (channels, 32, 32), **classes** the number of outputs, **key** of the first weights.
+
+    Raises:
+        ArgumentError: images of another size than 32 × 32.
+
+    Examples:
+        >>> network = ox.LeNet((1, 32, 32), 10, key=jax.random.key(0))
+        >>> jax.eval_shape(network, jnp.zeros((1, 32, 32))).shape
+        (10,)
+    """
 
     convolutions: tuple[eqx.nn.Conv2d, ...]
     hidden: eqx.nn.Linear

@@ -28,7 +28,17 @@ class MixerBlock(eqx.Module):
 
 
 class Mixer(eqx.Module):
-    """An MLP-Mixer over patches of an image (channels, height, width)."""
+    """An MLP-Mixer over square patches of an image (channels, height, width).
+
+    **input_shape** of one image, **classes** the number of outputs; **patch** pixels a side, **depth** layers of
+    **width** channels; **token_hidden**, **channel_hidden** units in the two MLPs of a layer; **key** of the first
+    weights.
+
+    Examples:
+        >>> small = ox.Mixer((3, 8, 8), 10, depth=1, width=8, token_hidden=8, channel_hidden=8, key=jax.random.key(0))
+        >>> jax.eval_shape(small, jnp.zeros((3, 8, 8))).shape
+        (10,)
+    """
 
     embed: eqx.nn.Linear
     blocks: tuple[MixerBlock, ...]

@@ -11,7 +11,17 @@ from ._parts import split_or_none
 
 
 class MLP(eqx.Module):
-    """A multi-layer perceptron: the input flattened, `hidden` layers with swish, a linear output layer."""
+    """A multi-layer perceptron: the input flattened, **hidden** layers of these widths with **activation** (swish) and
+    **dropout** after each, a linear output layer.
+
+    **input_shape** of one example, **classes** the number of outputs, **key** of the first weights. An example of that
+    shape in, (classes,) out.
+
+    Examples:
+        >>> network = ox.MLP((1, 28, 28), 10, hidden=(300, 100), key=jax.random.key(0))
+        >>> network(jnp.zeros((1, 28, 28))).shape
+        (10,)
+    """
 
     layers: tuple[eqx.nn.Linear, ...]
     dropout: eqx.nn.Dropout

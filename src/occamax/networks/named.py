@@ -26,7 +26,20 @@ class NetworkSource:
     """How a network is built for data of a shape. **build** takes the shape of one input, the number of outputs, and by
     name a `key` and, if it has any use for them, a `dropout` and the number of `words` that tokens stand for; it gives
     a module, or the pair of a module and its state.
-    **image_size** is the size of images it takes, None for any."""
+    **image_size** is the size of images it takes, None for any.
+
+    **name** is what tables call it.
+
+    Raises:
+        ArgumentError: a function that cannot be called so.
+
+    Examples:
+        >>> def wide(shape, outputs, *, key):
+        ...     return ox.MLP(shape, outputs, hidden=(32,), key=key)
+        >>> source = ox.NetworkSource("wide", wide)
+        >>> source.network((8,), 2).layers[0].weight.shape
+        (32, 8)
+    """
 
     name: str
     build: Callable[..., Any]
@@ -105,7 +118,15 @@ NETWORKS: dict[str, NetworkSource] = {
 
 
 def network_named(words: str) -> NetworkSource:
-    """From the command line: a name, or `package.module:function` of the user's own."""
+    """The network of these **words**, as on the command line: a name, or `package.module:function` of the user's own.
+
+    Raises:
+        ArgumentError: a name that is not known, a module that cannot be imported, or one without the function.
+
+    Examples:
+        >>> ox.network_named("lenet").image_size
+        32
+    """
     if ":" not in words:
         return NETWORKS[choose("NETWORK", words, [*NETWORKS, "package.module:function"])]
     module_name, _, name = words.partition(":")

@@ -56,8 +56,19 @@ class Block(eqx.Module):
 
 
 class ResNet(eqx.Module):
-    """**widths** of the stages, each of **blocks** blocks. **norm** makes a normalisation for so many channels. With
-    batch norm it is made by `eqx.nn.make_with_state` and called with the state."""
+    """A residual network: **widths** of the stages, each of **blocks** blocks. **norm** makes a normalisation for so
+    many channels. With batch norm it is made by `eqx.nn.make_with_state` and called with the state.
+
+    **input_shape** of one image, **classes** the number of outputs, **key** of the first weights.
+
+    Raises:
+        ArgumentError: examples that are no images (channels, height, width).
+
+    Examples:
+        >>> small = ox.ResNet((3, 8, 8), 10, widths=(4, 8), blocks=1, key=jax.random.key(0))
+        >>> jax.eval_shape(small, jnp.zeros((3, 8, 8))).shape
+        (10,)
+    """
 
     first: eqx.nn.Conv2d
     norm: Any

@@ -69,8 +69,21 @@ class TextBlock(eqx.Module):
 
 
 class TextTransformer(eqx.Module):
-    """**words** the rows of the word table: every token number lies below. A norm follows the tables, so that their
-    scale does not matter."""
+    """A transformer for short texts, given as token numbers (length,), padded with 0 at the end. A norm follows the
+    tables, so that their scale does not matter.
+
+    **input_shape** (length,), **classes** the number of outputs, **words** the rows of the word table: every token
+    number lies below. **depth** layers of **heads** heads and **width** channels, **hidden** units in their MLPs,
+    **dropout**; **key** of the first weights.
+
+    Raises:
+        ArgumentError: examples of more than one axis, or a width that the heads cannot share.
+
+    Examples:
+        >>> small = ox.TextTransformer((5,), 2, words=100, depth=1, heads=2, width=8, hidden=8, key=jax.random.key(0))
+        >>> jax.eval_shape(small, jnp.array([17, 4, 99, 0, 0])).shape
+        (2,)
+    """
 
     words: eqx.nn.Embedding
     positions: eqx.nn.Embedding

@@ -78,7 +78,16 @@ class TransformerBlock(eqx.Module):
 
 
 class ViT(eqx.Module):
-    """A vision transformer over patches of an image (channels, height, width)."""
+    """A vision transformer over square patches of an image (channels, height, width), with a class token.
+
+    **input_shape** of one image, **classes** the number of outputs; **patch** pixels a side, **depth** layers of
+    **heads** heads and **width** channels, **hidden** units in their MLPs, **dropout**; **key** of the first weights.
+
+    Examples:
+        >>> small = ox.ViT((3, 8, 8), 10, depth=1, heads=2, width=8, hidden=8, key=jax.random.key(0))
+        >>> jax.eval_shape(small, jnp.zeros((3, 8, 8))).shape
+        (10,)
+    """
 
     tokens: eqx.nn.Embedding  # row 0 is the class token, the other rows are added to it and to the patches
     embed: eqx.nn.Linear

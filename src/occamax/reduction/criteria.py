@@ -19,25 +19,60 @@ from ..structure.layout import PRODUCTS, Block, Layout
 
 
 class Beliefs(NamedTuple):
-    """What a criterion may look at, one number a weight. ŵ has a standard normal prior."""
+    """What a criterion may look at, (weights,) each. ŵ has a standard normal prior.
 
-    delta_f: Float[Array, "weights"]  # evidence gained by removing this weight alone
-    mean: Float[Array, "weights"]  # of ŵ
-    std: Float[Array, "weights"]  # of ŵ
-    weight: Float[Array, "weights"]  # the weight itself, at the posterior mean
+    **delta_f** the evidence gained by removing this weight alone, in nats; **mean** and **std** of ŵ; **weight** the
+    weight itself, at the posterior mean; **mask** True for what is still there; **reducible** True for what may go;
+    **progress** the share of the run that is over; **key** for criteria that draw.
+
+    Examples:
+        >>> every = jnp.ones(3, bool)
+        >>> beliefs = ox.criteria.Beliefs(
+        ...     jnp.array([1.0, -2.0, 0.5]), jnp.zeros(3), jnp.ones(3), jnp.array([0.1, 2.0, -0.3]),
+        ...     every, every, jnp.float32(0.5), jax.random.key(0))
+        >>> decision = ox.criteria.Evidence().decide(fitted.model.layout, beliefs)
+        >>> decision.keep.tolist()  # only the second is worth more than it costs
+        [False, True, False]
+    """
+
+    delta_f: Float[Array, "weights"]
+    mean: Float[Array, "weights"]
+    std: Float[Array, "weights"]
+    weight: Float[Array, "weights"]
     mask: Bool[Array, "weights"]
     reducible: Bool[Array, "weights"]
-    progress: Float[Array, ""]  # share of the run that is over
+    progress: Float[Array, ""]
     key: PRNGKeyArray
 
 
 class Decision(NamedTuple):
+    """What a criterion says: **keep** (weights,), True keeps, and the **threshold** (layers,) of the score that it came
+    to.
+
+    Examples:
+        >>> decision = ox.criteria.Decision(jnp.array([True, False]), jnp.zeros(1))
+        >>> int(decision.keep.sum())
+        1
+    """
+
     keep: Bool[Array, "weights"]
-    threshold: Float[Array, "blocks"]  # of the score, by layer
+    threshold: Float[Array, "blocks"]
 
 
 class Criterion(ABC):
-    """Base of all criteria. What was removed before, and what may not be removed, is seen to by the caller."""
+    """Base of all criteria: from what is believed of each weight to a mask. What was removed before, and what may not
+    be removed, is seen to by the caller.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Tiny(ox.criteria.Criterion):
+        ...     below: float = 0.01
+        ...     def decide(self, layout, beliefs):
+        ...         keep = jnp.abs(beliefs.weight) >= self.below
+        ...         return ox.criteria.Decision(keep, jnp.full(len(layout.blocks), self.below))
+        >>> method = ox.BMR(reduction=ox.Reduction(Tiny(0.02)))
+    """
 
     @property
     def needs_evidence(self) -> bool:
@@ -45,7 +80,8 @@ class Criterion(ABC):
         return True
 
     @abstractmethod
-    def decide(self, layout: Layout, beliefs: Beliefs) -> Decision: ...
+    def decide(self, layout: Layout, beliefs: Beliefs) -> Decision:
+        """What stays, and the threshold by layer. Traced by jax: no Python `if` on what is believed."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +93,15 @@ class SpikeAndSlab(Criterion):
     and a weight goes when its q of the last round is under ½. Weights removed earlier stay in the sums: their posterior
     is the prior, ΔF = 0, so they count as sigmoid(ζ), neither way. (Counted as q = 0 they drive ζ to −∞ and every
     weight goes.)
+
+    **alpha0**, **beta0** of the Beta prior of a layer's share of useful weights, **rounds** of the iteration.
+
+    Raises:
+        ArgumentError: a number that is not positive.
+
+    Examples:
+        >>> ox.PaperBMR(reduction=ox.Reduction(ox.criteria.SpikeAndSlab(rounds=8))).reduction.criterion.rounds
+        8
     """
 
     alpha0: float = 1.0
@@ -82,7 +127,12 @@ class SpikeAndSlab(Criterion):
 
 @dataclass(frozen=True)
 class Evidence(Criterion):
-    """A weight goes when the evidence gained is more than `threshold` nats."""
+    """A weight goes when the evidence gained is more than **threshold** nats.
+
+    Examples:
+        >>> careful = ox.Reduction(ox.criteria.Evidence(threshold=1.0))  # only what the evidence is sure of
+        >>> method = ox.BMR(reduction=careful)
+    """
 
     threshold: float = 0.0
 
@@ -91,7 +141,17 @@ class Evidence(Criterion):
 
 
 class Score(ABC):
-    """Base of all scores: the lowest go first."""
+    """Base of all scores: one number a weight, the lowest go first.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Squares(ox.criteria.Score):
+        ...     def __call__(self, beliefs):
+        ...         return beliefs.weight**2
+        >>> ox.criteria.TargetSparsity(0.9, Squares()).score
+        Squares()
+    """
 
     needs_evidence: ClassVar[bool] = True
 
@@ -101,7 +161,12 @@ class Score(ABC):
 
 @dataclass(frozen=True)
 class KeepingEvidence(Score):
-    """−ΔF: what removing the weight would cost in evidence."""
+    """−ΔF: what removing the weight would cost in evidence.
+
+    Examples:
+        >>> ox.criteria.TargetSparsity(0.9).score  # unless another is given
+        KeepingEvidence()
+    """
 
     def __call__(self, beliefs):
         return -beliefs.delta_f
@@ -109,7 +174,12 @@ class KeepingEvidence(Score):
 
 @dataclass(frozen=True)
 class Magnitude(Score):
-    """|w|, the baseline of every pruning paper."""
+    """|w|, the baseline of every pruning paper.
+
+    Examples:
+        >>> by_size = ox.criteria.TargetSparsity(0.9, ox.criteria.Magnitude())
+        >>> method = ox.Plain(reduction=ox.Reduction(by_size))
+    """
 
     needs_evidence = False
 
@@ -119,7 +189,12 @@ class Magnitude(Score):
 
 @dataclass(frozen=True)
 class SignalToNoise(Score):
-    """|mean| / std of the posterior."""
+    """|mean| / std of the posterior.
+
+    Examples:
+        >>> ox.criteria.TargetSparsity(0.9, ox.criteria.SignalToNoise()).needs_evidence
+        True
+    """
 
     def __call__(self, beliefs):
         return jnp.abs(beliefs.mean) / beliefs.std
@@ -127,7 +202,12 @@ class SignalToNoise(Score):
 
 @dataclass(frozen=True)
 class Chance(Score):
-    """A random order, the floor of any comparison."""
+    """A random order, the floor of any comparison.
+
+    Examples:
+        >>> ox.criteria.TargetSparsity(0.9, ox.criteria.Chance()).needs_evidence
+        False
+    """
 
     needs_evidence = False
 
@@ -165,6 +245,15 @@ class TargetSparsity(Told):
 
     **per_layer** takes the same share of every layer; otherwise the network as a whole is counted. **reach** is the
     share of the run by which the target is met; until then it is approached along 1 − (1 − progress/reach)³.
+
+    **score** says which go first.
+
+    Raises:
+        ArgumentError: a share outside 0 to 1.
+
+    Examples:
+        >>> same_share = ox.criteria.TargetSparsity(0.9, per_layer=True, reach=0.5)
+        >>> method = ox.BMR(reduction=ox.Reduction(same_share))
     """
 
     sparsity: float
@@ -203,6 +292,15 @@ class Pattern(Told):
 
     Inputs are a matrix's columns and a kernel's channels, at each of its places. Gains and biases stay. **reach** as in
     `TargetSparsity`: until then fewer of each group are gone.
+
+    **score** says which stay.
+
+    Raises:
+        ArgumentError: more to keep than there are, or a share outside 0 to 1.
+
+    Examples:
+        >>> ox.BMR().in_pattern(2, 4, epochs=10).reduction.criterion.keep
+        2
     """
 
     keep: int = 2

@@ -27,8 +27,16 @@ from .delta_f import independent, removal
 
 @dataclass(frozen=True)
 class HorseshoeCriterion(Criterion):
-    """A weight goes when removing it beats keeping it under the scale the horseshoe has learned for its row:
-    ΔF(0) > E_q[ΔF(γ_il)]. `steps` of Adam at `rate`, with `draws` samples of the scales each."""
+    """A weight goes when removing it beats keeping it under the scale the horseshoe has learned for its row: ΔF(0) >
+    E_q[ΔF(γ_il)]. The scales of **prior** are learnt by **steps** of Adam at **rate**, with **draws** samples each.
+
+    Raises:
+        ArgumentError: a number that is not positive.
+
+    Examples:
+        >>> ox.HorseshoeBMR(reduction=ox.Reduction(ox.criteria.HorseshoeCriterion(steps=100))).reduction.criterion.draws
+        4
+    """
 
     prior: HorseshoePrior = HorseshoePrior()
     steps: int = 200

@@ -52,8 +52,22 @@ def dense_laplace(
     log_scales: Float[Array, "scales"] | None = None,
     batch_size: int = 100,
 ) -> DenseLaplace:
-    """The posterior of the chosen `layers`, the last one unless given, at trained weights; the others are held. The
-    prior is the model's, with its scales fitted to the weights."""
+    """The posterior of the chosen **layers**, the last one unless given, at trained **weights** (in the order of
+    `model.layout`); the others are held. The prior is the **model**'s, with its scales fitted to the weights.
+
+    **examples** inputs and targets, **batch_size** at a time; **buffers** of a network with a state; **log_scales** of
+    the likelihood. Gives `mean` (n,) and `covariance` (n, n), `delta_f()` of each weight alone and `without(keep)` of
+    many at once.
+
+    Raises:
+        ArgumentError: a layer that is not there, or more weights than a covariance can be had of.
+
+    Examples:
+        >>> model = ox.Model(network, x[0], ox.NormalPrior(1.0))
+        >>> found = ox.dense_laplace(model, model.layout.pack(network), (x, y))
+        >>> found.covariance.shape, found.delta_f().shape
+        ((34, 34), (34,))
+    """
     layout = model.layout
     names = layout.names[-1:] if layers is None else [choose("layers", name, layout.names) for name in layers]
     places = np.flatnonzero(layout.flags(lambda block: block.name in names))

@@ -29,6 +29,13 @@ class Measuring:
 
     **binding** takes the largest part of a proposal, the largest ΔF first, under which the bound gets no worse: all of
     it, or what **rounds** of bisection find. Otherwise the proposal stands whatever is measured.
+
+    Raises:
+        ArgumentError: a number that is not whole and positive.
+
+    Examples:
+        >>> ox.Reduction(ox.criteria.Evidence(), measuring=ox.Measuring(binding=True)).measuring.draws
+        8
     """
 
     binding: bool = False

@@ -45,6 +45,15 @@ class Reduction:
     trains without a reduction.
     **measuring** says how the change of the bound is measured beside the ΔF that was predicted, and whether a proposal
     must not make it worse.
+
+    **criterion** and **schedule** as above; **keep_output** False lets the output layer be reduced too.
+
+    Raises:
+        ArgumentError: a value that cannot work.
+
+    Examples:
+        >>> late = ox.Reduction(ox.criteria.Evidence(), ox.criteria.Between(0.5, 0.9), tolerance=0.02)
+        >>> method = ox.BMR(reduction=late)
     """
 
     criterion: Criterion = SpikeAndSlab()
@@ -86,19 +95,33 @@ class Reduction:
 
 
 class Record(NamedTuple):
-    """What one reduction did. Where nothing was measured, the nats are not numbers."""
+    """What one reduction did. Where nothing was measured, the nats are not numbers.
 
-    mask: Bool[Array, "weights"]  # True keeps
-    delta_f: Float[Array, "weights"]  # of each weight before the reduction; 0 for those removed earlier
+    **mask** (weights,), True keeps; **delta_f** of each weight before the reduction, 0 for those removed earlier; by
+    layer the **threshold** and how many weights were **removed** in this reduction and are **remaining**; **proposed**
+    so many weights, of which the removed are a part; **predicted** nats: ΔF of what was removed, summed;
+    **expected_nll** and **divergence**, by how many nats they grew, over the data set, every datum counted once;
+    **data_count** how often a datum counts in the bound that ΔF is of; **allowed** nats that this bound may fall by:
+    the price of the units that went.
+
+    Examples:
+        >>> records = []
+        >>> fitted = ox.fit(network, (x, y), on_epoch=lambda epoch: records.append(epoch.record), **short)
+        >>> records[0] is None  # nothing is reduced before the first epoch
+        True
+    """
+
+    mask: Bool[Array, "weights"]
+    delta_f: Float[Array, "weights"]
     threshold: Float[Array, "blocks"]
-    removed: Int[Array, "blocks"]  # in this reduction
+    removed: Int[Array, "blocks"]
     remaining: Int[Array, "blocks"]
-    proposed: Int[Array, ""]  # so many weights, of which the removed are a part
-    predicted: Float[Array, ""]  # nats: ΔF of what was removed, summed
-    expected_nll: Float[Array, ""]  # by how many nats it grew, over the data set, every datum counted once
-    divergence: Float[Array, ""]  # likewise
-    data_count: Float[Array, ""]  # how often a datum counts in the bound that ΔF is of
-    allowed: Float[Array, ""]  # nats that this bound may fall by: the price of the units that went
+    proposed: Int[Array, ""]
+    predicted: Float[Array, ""]
+    expected_nll: Float[Array, ""]
+    divergence: Float[Array, ""]
+    data_count: Float[Array, ""]
+    allowed: Float[Array, ""]
 
 
 def reducible(layout: Layout, keep_output: bool) -> Bool[np.ndarray, "weights"]:
@@ -116,10 +139,23 @@ def reduce(
     data_size: int = 0,
     share: Callable[..., Any] = alone,
 ) -> tuple[State, Record]:
-    """Removes what the criterion says, of a posterior trained with the state's KL weight, and those of the `units` that
-    are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the optimiser
-    are cleared: nothing of it is left to drift. On `examples`, of `data_size` that it is trained on, the change of the
-    bound is measured; `share` shares them out over devices."""
+    """Removes what the criterion says, of a posterior trained with the state's KL weight, and those of the **units**
+    that are not worth their price. A removed weight's posterior becomes its prior at once and its moments in the
+    optimiser are cleared: nothing of it is left to drift. Gives the state after it and a `Record`.
+
+    **model**, **state** what is believed, **reduction** how, **progress** the share of the run that is over. On
+    **examples**, inputs and targets, of **data_size** that it is trained on, the change of the bound is measured;
+    **share** shares them out over devices.
+
+    Raises:
+        ArgumentError: no examples for a reduction that must be measured.
+
+    Examples:
+        >>> evidence = ox.Reduction(ox.criteria.Evidence())
+        >>> state, record = ox.reduce(fitted.model, fitted.state, evidence)
+        >>> int(state.mask.sum()) <= int(fitted.state.mask.sum())
+        True
+    """
     if examples is None and reduction.measuring.binding:
         raise ArgumentError("examples: none given; this reduction is measured on some, pass them with data_size")
     beliefs = believe(model, state, reduction, progress)

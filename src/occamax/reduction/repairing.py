@@ -31,7 +31,15 @@ Vector = Float[Array, "weights"]
 @dataclass(frozen=True)
 class Repair:
     """How what is left is moved: **rounds** of Gauss–Newton, each by **steps** of conjugate gradients, on **examples**
-    of the training data, **batch_size** at a time."""
+    of the training data, **batch_size** at a time.
+
+    Raises:
+        ArgumentError: a number that is not whole and positive.
+
+    Examples:
+        >>> ox.Repair(rounds=1).steps
+        10
+    """
 
     rounds: int = 2
     steps: int = 10

@@ -7,7 +7,16 @@ from ..errors import ArgumentError
 
 
 class ReductionSchedule(ABC):
-    """Base of all schedules of reductions."""
+    """Base of all schedules of reductions: at which epochs one is due.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Halfway(ox.criteria.ReductionSchedule):
+        ...     def due(self, epoch, epochs):
+        ...         return epoch == epochs // 2
+        >>> method = ox.BMR(reduction=ox.Reduction(ox.criteria.Evidence(), Halfway()))
+    """
 
     @abstractmethod
     def due(self, epoch: int, epochs: int) -> bool:
@@ -16,8 +25,17 @@ class ReductionSchedule(ABC):
 
 @dataclass(frozen=True)
 class Every(ReductionSchedule):
-    """Before every `every`-th epoch from `first` on, up to but not including `until`. The default is the paper's:
-    before every epoch but the first."""
+    """Before every **every**-th epoch from **first** on, up to but not including **until**. The default is the paper's:
+    before every epoch but the first.
+
+    Raises:
+        ArgumentError: a negative first, or an `every` under one.
+
+    Examples:
+        >>> schedule = ox.criteria.Every(first=2, every=3)
+        >>> [epoch for epoch in range(10) if schedule.due(epoch, 10)]
+        [2, 5, 8]
+    """
 
     first: int = 1
     until: int | None = None
@@ -37,8 +55,17 @@ class Every(ReductionSchedule):
 
 @dataclass(frozen=True)
 class Between(ReductionSchedule):
-    """Before every epoch but the first that begins from share `begin` to share `end` of the run: the same share
-    whatever the run's length."""
+    """Before every epoch but the first that begins from share **begin** to share **end** of the run: the same share
+    whatever the run's length.
+
+    Raises:
+        ArgumentError: shares out of order, or outside 0 to 1.
+
+    Examples:
+        >>> schedule = ox.criteria.Between(0.2, 0.5)
+        >>> [epoch for epoch in range(10) if schedule.due(epoch, 10)]
+        [2, 3, 4, 5]
+    """
 
     begin: float = 0.0
     end: float = 1.0

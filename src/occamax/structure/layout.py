@@ -36,6 +36,14 @@ class Block:
 
     In the vector the weight comes first, in its own order, then the bias. `output_axes` are the axes of the weight that
     count its outputs; a gain (of a normalisation) has one column. `fan_in` is what one output is summed over.
+
+    **name** of the layer, **kind** of use (`matmul`, `conv`, `gain`, `bias`, …), **weight_shape**, **bias_shape** (None
+    without one), **weight_leaf** and **bias_leaf** their numbers among the network's leaves.
+
+    Examples:
+        >>> block = fitted.model.layout.blocks[0]
+        >>> block.name, block.rows, block.columns, block.size
+        ('layers.0', 16, 8, 144)
     """
 
     name: str
@@ -49,18 +57,22 @@ class Block:
 
     @property
     def is_gain(self) -> bool:
+        """Whether it is the gain of a normalisation."""
         return self.kind == "gain"
 
     @property
     def rows(self) -> int:
+        """How many outputs it has."""
         return math.prod(self.weight_shape[axis] for axis in self.output_axes)
 
     @property
     def columns(self) -> int:
+        """How many inputs an output has."""
         return math.prod(self.weight_shape) // self.rows
 
     @property
     def size(self) -> int:
+        """How many numbers it takes in the vector, bias included."""
         return sum(self.piece_sizes)
 
     @property
@@ -70,6 +82,7 @@ class Block:
 
     @property
     def leaves(self) -> tuple[int, ...]:
+        """The numbers of its arrays among the network's leaves."""
         return (self.weight_leaf,) + ((self.bias_leaf,) if self.bias_leaf is not None else ())
 
     @property
@@ -96,10 +109,22 @@ class Block:
 @dataclass(frozen=True)
 class Layout:
     """Where each random weight of a network stands in one vector. Immutable and hashable: static under `jit`. The last
-    block is the output layer: the last product that the network computes."""
+    of the **blocks** is the output layer: the last product that the network computes. **fixed** are the names of float
+    arrays that the user named as fixed: they stay as they are.
+
+    Raises:
+        LayoutError: a network that cannot be laid out, or a vector of another length.
+
+    Examples:
+        >>> layout = fitted.model.layout
+        >>> layout.names, layout.sizes
+        (('layers.0', 'layers.1'), (144, 34))
+        >>> vector = layout.pack(network)  # (178,)
+        >>> same = layout.bind(network, vector)
+    """
 
     blocks: tuple[Block, ...]
-    fixed: tuple[str, ...] = ()  # float arrays of the network that the user named as fixed: they stay as they are
+    fixed: tuple[str, ...] = ()
 
     @staticmethod
     def of(network: Any, roles: Sequence[Role], fixed: Fixed = None) -> "Layout":
@@ -125,18 +150,22 @@ class Layout:
 
     @property
     def size(self) -> int:
+        """How many weights there are."""
         return sum(self.sizes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """How many weights each block has."""
         return tuple(block.size for block in self.blocks)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The blocks' names."""
         return tuple(block.name for block in self.blocks)
 
     @property
     def row_counts(self) -> tuple[int, ...]:
+        """How many outputs each block has."""
         return tuple(block.rows for block in self.blocks)
 
     @property
@@ -151,6 +180,7 @@ class Layout:
 
     @staticmethod
     def from_data(lines: Sequence[dict[str, Any]]) -> "Layout":
+        """The layout that `as_data` told of."""
         return Layout(tuple(_block_from(line) for line in lines))
 
     def pack(self, network: Any) -> Float[Array, "weights"]:
