@@ -29,8 +29,8 @@ def dataset_of(
 
     **train**, **test** inputs and targets. Floats become float32, integers int32 tokens, bytes stay bytes; images are
     (n, channels, height, width). Integer, boolean or text targets (n,) are classes, float targets (n,) or (n, outputs)
-    a regression. Without **test**, `test_share` of each class is set aside by `seed`.
-    **class_names** of the classes 0, 1, …; their numbers unless given. **name** for tables, **feature_names** and **target_names** of columns.
+    a regression. Without **test**, `test_share` of each class is set aside by `seed`. **class_names** of the classes 0,
+    1, …; their numbers unless given. **name** for tables, **feature_names** and **target_names** of columns.
 
     Raises:
         ArgumentError: arrays that cannot be trained on; the row is named.

@@ -129,7 +129,7 @@ def reducible(layout: Layout, keep_output: bool) -> Bool[np.ndarray, "weights"]:
     return layout.flags(lambda block: not (keep_output and block is layout.blocks[-1]))
 
 
-def reduce(
+def reduce(  # one after the other: score, decide, measure, remove
     model: Model,
     state: State,
     reduction: Reduction,
