@@ -79,7 +79,7 @@ def measure(data: str, network: str, rounds: int, data_dir: Path | None) -> dict
     return {
         "data": data, "network": network, "examples": count, "rounds": rounds, "epoch_seconds": round(epoch, 3),
         **{name: round(value / epoch, 5) for name, value in middle.items()},
-        "command": trials.command(), **environment(),
+        "settings": method.as_data(), "command": trials.command(), **environment(),
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ import trials
 
 import occamax as ox
 from occamax.evaluation.predictive import Believed
+from occamax.experiment.environment import environment
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, arrays_of, trace, write
 from occamax.export.measuring import latencies
@@ -72,6 +73,8 @@ def measure(fitted: Fit, form: str, data_dir: Path | None) -> dict:
         "seconds": round(seconds, 1),
         "run": {name: fitted.summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")},
         **asdict(found),
+        **environment(),
+        "command": trials.command(),
     }
 
 

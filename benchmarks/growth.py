@@ -19,6 +19,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from trials import command
 
 import occamax as ox
 from occamax.experiment.environment import environment
@@ -42,7 +43,7 @@ def main() -> None:
     for name, rows in sweeps.items():
         Console(highlight=False).print(table_of(name, rows))
     if options.out is not None:
-        options.out.write_text(json.dumps({**environment(), **sweeps}, indent=2) + "\n")
+        options.out.write_text(json.dumps({"command": command(), **environment(), **sweeps}, indent=2) + "\n")
 
 
 def measure(dataset: ox.Dataset, width: int, batch: int, steps: int) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         "epochs": config.epochs, "steps": config.steps_per_epoch, "sparsity": round(summary["sparsity"], 4),
         "draws": {name: round(summary[name], 5) for name in NAMES}, "mean": at(1.0), "at_temperature": at(own),
         "temperature": round(own, 4), "best_temperature": round(best, 3), "command": trials.command(),
+        "settings": config.settings,
         **{name: summary[name] for name in ("device", "commit", "versions")},
     }  # fmt: skip
 

@@ -29,6 +29,9 @@ from queue import Queue
 from typing import Any
 
 from faults import FAULTS, Fault
+from trials import command
+
+from occamax.experiment.environment import environment as circumstances
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 240  # that the tests of one fault may take
@@ -106,22 +109,20 @@ def workshop(jobs: int) -> Iterator[tuple[Queue, dict[str, str]]]:
 
 def results(faults: list[Fault], copies: Queue, environment: dict[str, str], jobs: int) -> Iterator[dict[str, Any]]:
     """The line of each fault as it is done. First the tests pass without any."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    made = {**circumstances(), "command": command()}
     real = [fault for fault in faults if not fault.equivalent]
     prove_sound(real, copies, environment)
     for fault in (fault for fault in faults if fault.equivalent):
-        yield line_of(fault, "equivalent", why=fault.equivalent, commit=commit.stdout.strip())
+        yield line_of(fault, "equivalent", why=fault.equivalent) | made
     with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(plant, fault, copies, environment): fault for fault in real}
         for future in as_completed(futures):
-            yield line_of(futures[future], commit=commit.stdout.strip(), **future.result())
+            yield line_of(futures[future], **future.result()) | made
 
 
-def line_of(
-    fault: Fault, outcome: str, commit: str, by: str = "", why: str = "", seconds: float = 0.0
-) -> dict[str, Any]:
+def line_of(fault: Fault, outcome: str, by: str = "", why: str = "", seconds: float = 0.0) -> dict[str, Any]:
     described = {"name": fault.name, "file": fault.file, "outcome": outcome, "by": by, "why": why}
-    return {**described, "seconds": round(seconds, 1), "digest": digest(fault), "commit": commit}
+    return {**described, "seconds": round(seconds, 1), "digest": digest(fault)}
 
 
 def prove_sound(faults: list[Fault], copies: Queue, environment: dict[str, str]) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from trials import command
 
 from occamax.data import load_data
 from occamax.experiment.environment import environment
@@ -39,7 +40,8 @@ def main() -> None:
     console = Console(highlight=False, width=150)
     dataset = load_data(options.data)
     ceilings = measure_ceilings()
-    results: dict[str, Any] = {**environment(), "batch": contenders.BATCH, "ceilings": ceilings, "networks": {}}
+    results: dict[str, Any] = {"command": command(), **environment(), "batch": contenders.BATCH}
+    results |= {"ceilings": ceilings, "networks": {}}
     console.print(
         f"{results['device']}: copy {ceilings['copy_gb_s']:.0f} GB/s, products {ceilings['tflop_s']:.2f} TFLOP/s"
     )
