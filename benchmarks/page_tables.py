@@ -253,14 +253,20 @@ def growth(path: Path) -> str:
     return trials.markdown(["weights", "`map` ms", "`bmr-paper` ms", "ratio", "`map` MB", "`bmr-paper` MB"], rows)
 
 
-def lab_test(path: Path) -> str:
-    """The lab's runs on the test set: the draws, or for plain training its last epoch, by sparsity."""
+def lab_tests(path: Path) -> dict[tuple[float, bool], list[list[float]]]:
+    """The lab's runs on the test set, by sparsity and whether it is plain training: accuracy, NLL and ECE of each seed.
+    Of the draws, or for plain training its last epoch."""
     found: dict[tuple[float, bool], list[list[float]]] = {}
     for line in trials.lines_of(path):
         if "test" in line["mean"]:
             shown = line["draws"] or line["mean"]
             found.setdefault((line["sparsity"], line["draws"] is None), []).append(shown["test"])
-    rows = []
+    return found
+
+
+def lab_test(path: Path) -> str:
+    """The lab's runs on the test set as a table."""
+    found, rows = lab_tests(path), []
     for level in sorted({level for level, _ in found}):
         cells = []
         for plain in (False, True):

@@ -8,11 +8,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
+from page_tables import lab_tests
 
 import occamax as ox
 from occamax.report.figures import drawn, new_figure
 
-OUT = Path(__file__).parents[1] / "docs" / "pictures"
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "docs" / "pictures"
 GREY, GOES, STAYS = "#777777", "#0072B2", "#D55E00"
 
 
@@ -60,8 +62,30 @@ def delta_f() -> Figure:
     return figure
 
 
+def front() -> Figure:
+    """What the README's table says: accuracy, NLL and ECE as more weights go, the mean over seeds and a line from the
+    lowest to the highest."""
+    found = lab_tests(ROOT / "results" / "lab" / "natural.jsonl")
+    levels = sorted({level for level, _ in found})
+    figure, axes = new_figure(3, 1, 3.3, 2.8)
+    ways = ((False, GOES, "o", "-", "Bayesian,\nby ΔF"), (True, STAYS, "^", "--", "AdamW,\nby magnitude"))
+    for number, title in enumerate(("accuracy", "negative log-likelihood", "calibration error (ECE)")):
+        axis = axes[number]
+        for plain, colour, marker, dashes, label in ways:
+            each = [[seed[number] for seed in found[level, plain]] for level in levels]
+            means = [float(np.mean(values)) for values in each]
+            axis.vlines(range(len(levels)), [min(v) for v in each], [max(v) for v in each], color=colour, linewidth=1)
+            axis.plot(means, color=colour, marker=marker, linestyle=dashes, markersize=4, label=label)
+        axis.set_title(title, fontsize=10)
+        axis.set_xticks(range(len(levels)), ["none", *(f"{level:.0%}" for level in levels[1:])])
+        axis.set_xlabel("weights removed")
+    axes[2].set_ylim(0)
+    axes[0].legend(frameon=False, loc="lower left")
+    return figure
+
+
 def main() -> None:
-    for name, figure in {"densities": densities(), "delta-f": delta_f()}.items():
+    for name, figure in {"densities": densities(), "delta-f": delta_f(), "front": front()}.items():
         (OUT / f"{name}.svg").write_bytes(drawn(figure, "svg", bbox_inches="tight"))
         print(OUT / f"{name}.svg")
 
