@@ -2,9 +2,9 @@
 
     python benchmarks/newcomer.py --out results/newcomer.jsonl
 
-Builds the wheel, makes an empty environment and runs the commands of the README there, as they are written, one after the
-other: the first installs the wheel in place of the clone, without pip's cache. Prints the seconds of each, and the seconds of
-processors that it took: where other work shares the machine the first are longer than they need be.
+Builds the wheel, makes an empty environment and runs the commands of the README there, as they are written, one after
+the other: the first installs the wheel in place of the clone, without pip's cache. Prints the seconds of each, and the
+seconds of processors that it took: where other work shares the machine the first are longer than they need be.
 """
 
 import argparse
@@ -57,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    made = {"command": command(), **environment()}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         wheel = built(place)
@@ -64,16 +65,13 @@ def main() -> None:
         steps = []
         for line in commands():
             steps.append({"ran": line, **timed(line, place, wheel)})
-            print(
-                f"{steps[-1]['seconds']:6.1f} s, of processors {steps[-1]['processor_seconds']:6.1f} s  {line}",
-                flush=True,
-            )
-        made = [path.stat().st_size for path in (place / "report.html", *place.glob("runs/*/network.onnx"))]
-        assert len(made) == 2 and all(made), made
+            print("{seconds:6.1f} s, {processor_seconds:6.1f} s of processors  {ran}".format(**steps[-1]), flush=True)
+        missing = [name for name in ("report.html", "runs/shell/network.onnx") if not (place / name).is_file()]
+        assert missing == []
         total = {key: round(sum(step[key] for step in steps), 1) for key in ("seconds", "processor_seconds")}
         size = wheel.stat().st_size
     line = {"commands": len(steps), **total, "steps": steps, "wheel_bytes": size, "processors": os.cpu_count()}
-    line |= {"load": round(os.getloadavg()[1], 1), "command": command(), **environment()}
+    line |= {"load": round(os.getloadavg()[1], 1), **made}
     print(f"{line['commands']} commands, {line['seconds']:.0f} s; a wheel of {size / 1e6:.1f} MB; load {line['load']}")
     if options.out is not None:
         with open(options.out, "a") as file:
