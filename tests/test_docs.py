@@ -115,14 +115,6 @@ def test_every_page_is_in_the_navigation_and_links_to_pages_that_are_there():
             assert re.match(r"https?://", link) or (page.parent / link).exists(), f"{name_of(page)}: {link}"
 
 
-def test_a_newcomer_finds_what_they_try_within_two_clicks():
-    """The first page leads to every one of the ten tasks."""
-    front = (ROOT / "docs" / "index.md").read_text()
-    pages = "start/data start/network start/pytorch howto/sparsity export howto/resume howto/devices howto/watch"
-    for page in (*pages.split(), "understand/evidence", "understand/limits"):
-        assert f"({page}.md)" in front
-
-
 def test_the_readme_is_short_and_shows_a_picture():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150

@@ -1,4 +1,5 @@
-"""What a visitor tries first: `make run`'s command, at a small size. `test_docs.py` runs the README's code."""
+"""What a visitor tries first: `make run`'s command, at a small size; and where the ten things that they try next are
+described. `test_docs.py` runs the code of README and pages."""
 
 import re
 from pathlib import Path
@@ -55,3 +56,46 @@ def test_make_run(asked, tmp_path):
     assert "<svg" in (tmp_path / "run" / "report.html").read_text()
     for name in ("AdamW", "BMR", "BMR-N"):
         assert re.search(rf"\b{name}\b", done.output), name
+
+
+# what a newcomer would try → where it is described, and what they would type
+TASKS = {
+    "own CSV": ("start/data.md", "occamax train flowers.csv mlp bmr --target price"),
+    "own images": ("start/data.md", "occamax train pictures/ lenet bmr --image-size 32"),
+    "own Equinox module": ("start/network.md", "fitted = ox.fit(network, (x, y), epochs=5, steps_per_epoch=50)"),
+    "a torch module": ("start/pytorch.md", "network = ox.from_torch(module, images[0])"),
+    "95 % sparsity": ("howto/sparsity.md", "occamax train fashion_mini mlp bmr --sparsity 0.95"),
+    "export to ONNX": ("export.md", "occamax export runs/mine --format onnx"),
+    "resume after Ctrl-C": ("howto/resume.md", "occamax train fashion_mini mlp bmr --out runs/long --resume"),
+    "two devices": ("howto/devices.md", "occamax train fashion_mini mlp bmr --devices 2"),
+    "compare two runs": ("howto/watch.md", "occamax report runs/one runs/two --out report.html"),
+    "what ΔF means": ("understand/evidence.md", "print(ox.delta_f.removal(means, variances))"),
+}
+
+
+def clicks(first, wanted):
+    """How many links lead from one page to another; infinitely many where none do."""
+    seen, here, count = {first}, {first}, 0
+    while here:
+        if wanted in here:
+            return count
+        links = {(page, link) for page in here for link in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())}
+        here = {(page.parent / link).resolve() for page, link in links} - seen
+        seen, count = seen | here, count + 1
+    return float("inf")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_newcomer_finds_it_within_two_clicks(task):
+    page, words = TASKS[task]
+    docs = (ROOT / "docs").resolve()
+    assert clicks(docs / "index.md", docs / page) <= 2
+    blocks = re.findall(r"^```(?:bash|python)\n(.*?)^```$", (docs / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert any(words in block for block in blocks)
+
+
+def test_clicks_are_counted(tmp_path):
+    for name, text in {"a": "[b](b.md)", "b": "[c](c.md#there) [a](a.md)", "c": "", "d": "[a](a.md)"}.items():
+        (tmp_path / f"{name}.md").write_text(text)
+    found = [clicks(tmp_path / "a.md", tmp_path / f"{name}.md") for name in "abcd"]
+    assert found == [0, 1, 2, float("inf")]
