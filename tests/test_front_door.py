@@ -60,14 +60,14 @@ def test_make_run(asked, tmp_path):
 
 # what a newcomer would try → where it is described, and what they would type
 TASKS = {
-    "own CSV": ("start/data.md", "occamax train flowers.csv mlp bmr --target price"),
-    "own images": ("start/data.md", "occamax train pictures/ lenet bmr --image-size 32"),
+    "own CSV": ("start/data.md", "occamax train flowers.csv mlp bmr --target price --epochs 10"),
+    "own images": ("start/data.md", "occamax train pictures/ lenet bmr --image-size 32 --epochs 10"),
     "own Equinox module": ("start/network.md", "fitted = ox.fit(network, (x, y), epochs=5, steps_per_epoch=50)"),
     "a torch module": ("start/pytorch.md", "network = ox.from_torch(module, images[0])"),
-    "95 % sparsity": ("howto/sparsity.md", "occamax train fashion_mini mlp bmr --sparsity 0.95"),
+    "95 % sparsity": ("howto/sparsity.md", "occamax train fashion_mini mlp bmr --sparsity 0.95 --epochs 10"),
     "export to ONNX": ("export.md", "occamax export runs/mine --format onnx"),
-    "resume after Ctrl-C": ("howto/resume.md", "occamax train fashion_mini mlp bmr --out runs/long --resume"),
-    "two devices": ("howto/devices.md", "occamax train fashion_mini mlp bmr --devices 2"),
+    "resume after Ctrl-C": ("howto/resume.md", "--out runs/long --resume"),
+    "two devices": ("howto/devices.md", "occamax train fashion_mini mlp bmr --devices 2 --epochs 10"),
     "compare two runs": ("howto/watch.md", "occamax report runs/one runs/two --out report.html"),
     "what ΔF means": ("understand/evidence.md", "print(ox.delta_f.removal(means, variances))"),
 }

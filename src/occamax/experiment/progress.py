@@ -102,7 +102,7 @@ class View:
         elapsed = clock(time.perf_counter() - self.began)
         yield Text(self.title, "bold", no_wrap=True, overflow="ellipsis")
         share = self.done / max(1, self.epochs)
-        yield Text(f"{bar(share, 30)} epoch {self.done}/{self.epochs} · {self.words} · {elapsed} gone", no_wrap=True)
+        yield Text(f"{bar(share, 30)} epoch {self.done}/{self.epochs} · {self.words} · {elapsed} so far", no_wrap=True)
         if self.past:
             figures = Table.grid(padding=(0, 2))
             for name, values in self.past.items():
@@ -118,7 +118,7 @@ class View:
         """The pruned share of each layer; of very many, the first ones that there is room for."""
         table = Table.grid(padding=(0, 2))
         for name, share in list(self.layers.items())[:room]:
-            table.add_row(name, Text(bar(share, 20), "magenta"), f"{share:.0%}")
+            table.add_row(name, Text(bar(share, 20), "magenta"), f"{share:4.0%}")
         if len(self.layers) > room:
             table.add_row(f"… and {len(self.layers) - room} more layers", "", "")
         return table
