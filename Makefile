@@ -28,10 +28,11 @@ format: .venv/ready-to-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the built wheel, installed by itself as a user would, trains, exports and predicts
+# the built wheel, of 5 MB at most, installed by itself as a user would, trains, exports and predicts
 wheel: | $(BIN)/python
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	test "$$(cat build/wheel/*.whl | wc -c)" -le 5000000
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[onnx]"
 	cd build/wheel && venv/bin/python ../../tests/try_wheel.py

@@ -45,7 +45,11 @@ class Devices:
         """The first `count` devices of all hosts, or all of them."""
         every = jax.devices()
         if count is not None and not 1 <= count <= len(every):
-            raise ArgumentError(f"--devices: {count} given; there are {len(every)} ({every[0].platform})")
+            hint = "; XLA_FLAGS=--xla_force_host_platform_device_count=2 makes two of a processor"
+            hint = hint if every[0].platform == "cpu" else ""
+            raise ArgumentError(
+                f"--devices: {count} given; there are {len(every)} ({every[0].platform}). Ask for no more{hint}"
+            )
         chosen = every if count is None else every[:count]
         return Devices(Mesh(np.array(chosen), (AXIS,)), shard_weights)
 
