@@ -150,7 +150,8 @@ def _layers(groups: Sequence[Group]) -> list[str]:
 
 
 def _bar(own: str, share: float) -> str:
-    return f'<span class="bar" style="--c:{own}"><i style="width:{100 * share:.1f}%"></i></span><span class="share">{share:.1%}</span>'
+    bar = f'<span class="bar" style="--c:{own}"><i style="width:{100 * share:.1f}%"></i></span>'
+    return f'{bar}<span class="share">{share:.1%}</span>'
 
 
 def _calibrated(groups: Sequence[Group]) -> list[str]:
