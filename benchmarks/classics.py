@@ -1,6 +1,7 @@
 """MNIST's classic networks beside what others published: error and non-zero weights, all weights counted.
 
     python benchmarks/classics.py --seeds 3 --test --out results/classics.jsonl
+    python benchmarks/classics.py --method bmr-natural --set "kl_weight=Ramp(1.0,0.1,0.6,1.0)" --no-plain --no-evidence …
     python benchmarks/classics.py --table results/classics.jsonl
 
 The output layer may be reduced here too, as in the other papers. Published: Han et al. 2015 (dense, and pruned by
@@ -13,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 import trials
 
-from occamax.methods import BMR, Method, Plain
+from occamax.command_words import method_from_words
+from occamax.methods import Method, Plain
 
 # error in per cent, weights there were for each that is left
 PUBLISHED = {
@@ -34,15 +36,19 @@ def main() -> None:
     parser.add_argument("--levels", nargs="*", type=float, default=[0.985, 0.99, 0.995, 0.996])
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="plain training too")
     parser.add_argument("--evidence", action=argparse.BooleanOptionalAction, default=True, help="evidence alone too")
+    parser.add_argument("--method", default="bmr")
+    parser.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
     options = parser.parse_args()
     if options.table:
         print(table(trials.lines_of(options.table)))
         return
     methods = {"plain training": Plain()} if options.plain else {}
+    base, name = with_output(method_from_words(options.method, options.changes)), options.method
+    name = " ".join([name, *(f"--set {change}" for change in options.changes)])
     if options.evidence:
-        methods["bmr"] = with_output(BMR())
+        methods[name] = base
     for level in options.levels:
-        methods[f"bmr --sparsity {level}"] = with_output(BMR()).pruned_to(level, options.epochs)
+        methods[f"{name} --sparsity {level}"] = base.pruned_to(level, options.epochs)
     wanted = [
         trials.Trial("mnist", network, method, {"method": name})
         for network in options.networks
