@@ -1,7 +1,7 @@
 """MNIST's classic networks beside what others published: error and non-zero weights, all weights counted.
 
     python benchmarks/classics.py --seeds 3 --test --out results/classics.jsonl
-    python benchmarks/classics.py --method bmr-natural --set "kl_weight=Ramp(1.0,0.1,0.6,1.0)" --no-plain --no-evidence …
+    python benchmarks/classics.py --method bmr-natural --set "kl_weight=Ramp(1.0,0.1,0.6,1.0)" --no-plain …
     python benchmarks/classics.py --table results/classics.jsonl
 
 The output layer may be reduced here too, as in the other papers. Published: Han et al. 2015 (dense, and pruned by
