@@ -73,5 +73,15 @@ def table(lines: list[dict]) -> str:
     return trials.markdown(["network", "method", "error", "not zero", "fewer"], rows)
 
 
+def targets(lines: list[dict]) -> str:
+    """Error and NLL of several ways to one target."""
+    rows = []
+    for line in lines:
+        spread = f" ± {100 * float(np.std(line['each']['accuracy'], ddof=1)):.2f}" if line["seeds"] > 1 else ""
+        error = f"{100 * (1 - line['accuracy']):.2f}{spread} %"
+        rows.append([f"`{line['method']}`", error, trials.figure(line, "nll", 4), trials.figure(line, "ece", 4)])
+    return trials.markdown(["method", "error", "NLL", "ECE"], rows)
+
+
 if __name__ == "__main__":
     main()

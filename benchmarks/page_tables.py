@@ -289,6 +289,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
+    "target-by-natural": lambda path: classics.targets(trials.lines_of(path)),
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
