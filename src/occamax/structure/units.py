@@ -1,4 +1,5 @@
-"""Units: what goes together when a hidden unit, a channel or a head goes, as places in the vector of weights."""
+"""Units: what goes together when a hidden unit, a channel, a head or a whole branch goes, as places in the vector of
+weights."""
 
 from dataclasses import dataclass
 
@@ -50,11 +51,12 @@ class Scattered:
 @dataclass(frozen=True)
 class Units:
     """Units of one kind in one place, and the pieces of the vector that hold their weights. A weight may belong to two
-    units of different places: one makes it, another uses it."""
+    units of different places: one makes it, another uses it. `least` of them must stay; a branch of a sum may go."""
 
     name: str
     count: int
     parts: tuple[Part | Scattered, ...]
+    least: int = 1
 
     @property
     def weights_each(self) -> int:
