@@ -50,7 +50,9 @@ def _branches(graph: Graph, starts: dict[int, int], last: set[int], names: tuple
         own = [value for value in branch.parameters if value in starts]
         if own and last.isdisjoint(starts[value] for value in own):
             parts = tuple(Part(starts[value], 1, math.prod(graph.shapes[value])) for value in own)
-            named = [value for value in own if len(graph.shapes[value]) > 1] or own  # what the branch does, not its scales
+            named = [
+                value for value in own if len(graph.shapes[value]) > 1
+            ] or own  # what the branch does, not its scales
             name = branch_name([names[graph.parameters[value]] for value in named])
             found.append(Units(name, 1, parts, least=0))
     return found
