@@ -123,6 +123,9 @@ def test_marks_and_totals_agree(name, traced):
         assert sum(int(marks.sum()) for marks in each) == units.weights_each * units.count
         totals = jax.jit(units.totals)(vector)
         assert np.allclose(totals, [vector[np.asarray(marks)].sum() for marks in each], atol=1e-5)
+        assert np.allclose(units.sums(np.asarray(vector)), totals, atol=1e-5)
+        flags = np.arange(units.count) % 2 == 0
+        assert np.array_equal(units.flagged(one.layout.size, flags), units.mark(none, jnp.asarray(flags)))
 
 
 def test_normalised_streams_inputs_and_outputs_are_no_units(traced):

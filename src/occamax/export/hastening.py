@@ -158,8 +158,8 @@ class _Repairing:
     @staticmethod
     def of(source: Exportable) -> "_Repairing":
         assert source.training is not None
-        size = min(REPAIR.batch_size, max(1, len(source.training.inputs) // 2))
         parts = source.training.apart(REPAIR.examples, JUDGED)
+        size = min(REPAIR.batch_size, *(len(targets) for _, targets in parts))
         fitted, judged = (batched(*pair, size, source.training.count) for pair in parts)
         return _Repairing(fitted, _outputs(source, fitted), judged)
 

@@ -35,9 +35,9 @@ class Training(NamedTuple):
     count: int
 
     def apart(self, *sizes: int) -> list[tuple[Any, Any]]:
-        """Parts without a common example, of so many each, or in that proportion where there are fewer."""
-        share = min(1.0, len(self.inputs) / sum(sizes))
-        ends = np.cumsum([0, *(int(share * size) for size in sizes)]).tolist()
+        """Parts without a common example, of so many each, or equal ones where there are fewer."""
+        equal = len(self.inputs) // len(sizes)
+        ends = np.cumsum([0, *(sizes if sum(sizes) <= len(self.inputs) else [equal] * len(sizes))]).tolist()
         return [(jnp.asarray(self.inputs[i:j]), jnp.asarray(self.targets[i:j])) for i, j in pairwise(ends)]
 
 

@@ -30,8 +30,8 @@ def training_examples(
         return None
 
 
-def _some(data: Data, calibration: Calibration | None) -> Training:
+def _some(data: Data, calibration: Calibration | None) -> Training | None:
     apart = held_out_of(calibration, len(data))
     numbers = np.random.default_rng(0).permutation(apart.trained)[:MOST]
     inputs, targets = examples_at(data, apart.places_trained(numbers))
-    return Training(np.asarray(inputs), np.asarray(targets), apart.trained)
+    return Training(np.asarray(inputs), np.asarray(targets), apart.trained) if len(numbers) > 1 else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..structure.units import Units
@@ -21,20 +20,18 @@ class UnitOrder:
 
     def __init__(self, kinds: Sequence[Units], weights: np.ndarray, losses: np.ndarray, clock: Clock):
         self.kinds, self.weights, self.losses = kinds, weights, losses
-        there = jnp.asarray((weights != 0).astype(np.float32))
-        self.living = [np.asarray(kind.totals(there) > 0) for kind in kinds]
+        self.living = [kind.sums((weights != 0).astype(np.float32)) > 0 for kind in kinds]
         dead = [(k, int(unit)) for k, own in enumerate(self.living) for unit in np.flatnonzero(~own)]
         self.dead = self.marked(dead)
         each = microseconds_each(clock, kinds, weights, self.living)
-        numbers = [float(kind.totals(jnp.asarray(~self.dead, jnp.float32)).max()) for kind in kinds]
+        numbers = [float(kind.sums((~self.dead).astype(np.float32)).max()) for kind in kinds]
         self.per_number = [one / max(many, 1.0) for one, many in zip(each, numbers, strict=True)]
 
     def sequence(self) -> list[Item]:
         """All units that may go, in order."""
         living, found, gone = [own.copy() for own in self.living], [], self.dead
         while True:
-            there = jnp.asarray(~gone, jnp.float32)
-            losing = jnp.asarray(np.where(gone, np.float32(0), self.losses))
+            there, losing = (~gone).astype(np.float32), np.where(gone, np.float32(0), self.losses)
             items = np.concatenate([self._rows(k, own, there, losing) for k, own in enumerate(living)])
             if not len(items):
                 return found
@@ -45,24 +42,24 @@ class UnitOrder:
                     found.append((kind, unit))
             gone = gone | self.marked(found)
 
-    def _rows(self, kind: int, living: np.ndarray, there: jnp.ndarray, losing: jnp.ndarray) -> np.ndarray:
+    def _rows(self, kind: int, living: np.ndarray, there: np.ndarray, losing: np.ndarray) -> np.ndarray:
         """Kind, unit, and nats for a microsecond, of each unit that may go."""
         units = self.kinds[kind]
         if living.sum() <= units.least:
             return np.zeros((0, 3))
-        costs = np.asarray(units.totals(there)) * self.per_number[kind]
-        ratio = np.asarray(units.totals(losing)) / np.maximum(costs, NO_TIME)
+        costs = units.sums(there) * self.per_number[kind]
+        ratio = units.sums(losing) / np.maximum(costs, NO_TIME)
         own = np.flatnonzero(living)
         return np.stack([np.full(len(own), kind), own, ratio[own]], 1)
 
     def marked(self, items: Sequence[Item]) -> np.ndarray:
         """The weights that go with these units, True."""
-        gone = jnp.zeros(len(self.weights), bool)
+        gone = np.zeros(len(self.weights), bool)
         for number, kind in enumerate(self.kinds):
             flags = np.zeros(kind.count, bool)
             flags[[unit for own, unit in items if own == number]] = True
-            gone = kind.mark(gone, jnp.asarray(flags)) if flags.any() else gone
-        return np.asarray(gone)
+            gone = gone | kind.flagged(len(gone), flags) if flags.any() else gone
+        return gone
 
     def counted(self, items: Sequence[Item]) -> dict[str, int]:
         """How many of each kind, by its name."""

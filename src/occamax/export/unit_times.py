@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..inference.model import Model
@@ -50,8 +49,7 @@ class Clock:
 
 def without(weights: np.ndarray, units: Units, flags: np.ndarray) -> np.ndarray:
     """The weights with zeros for those of the flagged units."""
-    gone = units.mark(jnp.zeros(len(weights), bool), jnp.asarray(flags))
-    return np.where(gone, np.float32(0), weights)
+    return np.where(units.flagged(len(weights), flags), np.float32(0), weights)
 
 
 def microseconds_each(
@@ -59,8 +57,8 @@ def microseconds_each(
 ) -> list[float]:
     """What a unit of each kind costs of a call: how much faster the network is without half of those `living`, for
     each. Kinds of equal sizes are timed once. One that is no faster without costs nothing."""
-    there = jnp.asarray(weights != 0, jnp.float32)
-    sizes = [(int(own.sum()), int(kind.totals(there).sum())) for kind, own in zip(kinds, living, strict=True)]
+    there = (weights != 0).astype(np.float32)
+    sizes = [(int(own.sum()), int(kind.sums(there).sum())) for kind, own in zip(kinds, living, strict=True)]
     halves = [max((count + 1 - kind.least) // 2, 0) for kind, (count, _) in zip(kinds, sizes, strict=True)]
     timed: dict[tuple[int, int], np.ndarray] = {}
     for size, half, kind, own in zip(sizes, halves, kinds, living, strict=True):
