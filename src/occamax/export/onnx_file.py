@@ -9,6 +9,7 @@ from . import onnx_control, onnx_layout, onnx_products  # noqa: F401, their rule
 from .card import Card
 from .onnx_builder import Builder, needed
 from .onnx_ops import emit, onnx_type
+from .packing import short_text
 from .rewriting import faster, recognised
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
@@ -41,7 +42,7 @@ def write_onnx(graph: Graph, card: Card, as_usual: bool = False, int8: bool = Fa
         producer_name="occamax",
         producer_version=card.version,
     )
-    helper.set_model_props(model, {"occamax": card.as_json(), "digest": NO_DIGEST})
+    helper.set_model_props(model, {"occamax": short_text(card.as_json()), "digest": NO_DIGEST})
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString()
     return content.replace(NO_DIGEST.encode(), digest_of(content).encode(), 1)
