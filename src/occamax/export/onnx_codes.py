@@ -17,12 +17,13 @@ import numpy as np
 
 from .packing import coded_steps
 
-OVERHEAD = 350  # bytes of the nodes of one array
+OVERHEAD = 160  # bytes of the node of one array and its small constants
 MOST = 255  # values beside zero
 FEW = 20  # values of a codebook that is not worth a conversion
 
 Store = Callable[[np.ndarray], str]  # an array → the name of a constant
 Early = Callable[..., str]  # an operation on constants → the name of its result
+DOMAIN, DIGITS, DENSE, SPARSE = "occamax", "digits", "dense", "sparse"  # of the file's own functions
 
 
 class Base(NamedTuple):
@@ -97,18 +98,19 @@ def in_words(numbers: np.ndarray, base: Base) -> np.ndarray:
 
 
 def unfold(form: Form, store: Store, early: Early) -> str:
-    """The nodes that make the array again; the name of their result."""
-    book = store(short(form.book))
-    book = early("Cast", book, to=1) if short(form.book).dtype == np.float16 else book  # float32
-    codes = _integers(form.codes, form.code_base, store, early)
+    """The node that makes the array again; the name of its result. What it does is a function of the file's own."""
+    codes = _words(form.codes, form.code_base, store)
+    book, shape = store(short(form.book)), store(np.array(form.shape, np.int64))
     if form.steps is None:
-        values = early("Gather", book, codes)
-    else:
-        places, which = _places(form.steps, form.step_base, store, early)
-        empty = early("ConstantOfShape", store(np.array([np.prod(form.shape)], np.int64)))
-        values = early("Gather", book, early("Gather", codes, which))
-        values = early("ScatterElements", empty, places, values, axis=0)
-    return early("Reshape", values, store(np.array(form.shape, np.int64)))
+        return early(DENSE, *codes, book, shape, domain=DOMAIN)
+    return early(SPARSE, *codes, *_words(form.steps, form.step_base, store), book, shape, domain=DOMAIN)
+
+
+def _words(numbers: np.ndarray, base: Base, store: Store) -> list[str]:
+    """What the function of digits takes: words, the powers of the base, the base, and how many digits there are."""
+    powers = np.array([base.base**i for i in range(base.each)], np.int64)
+    arrays = in_words(numbers, base), powers, np.array(base.base, np.int64), np.array([len(numbers)], np.int64)
+    return [store(array) for array in arrays]
 
 
 def short(book: np.ndarray) -> np.ndarray:
@@ -116,15 +118,6 @@ def short(book: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         half = book.astype(np.float16)
     return half if len(book) > FEW and np.array_equal(half.astype(np.float32), book) else book
-
-
-def _places(digits: np.ndarray, base: Base, store: Store, early: Early) -> tuple[str, str]:
-    """Where each step leads to, and the number of the value that stands there, from 1 on; 0 where none does."""
-    most, first = store(np.array(base.base - 1, np.int64)), store(np.array(0, np.int64))
-    wide = early("Cast", _integers(digits, base, store, early), to=7)  # int64
-    steps = early("Min", early("Add", wide, store(np.array(1, np.int64))), most)
-    stands = early("Cast", early("Less", wide, most), to=7)
-    return _summed(steps, store, early), early("Mul", early("CumSum", stands, first), stands)
 
 
 def rising(numbers: np.ndarray, store: Store, early: Early) -> str | None:
