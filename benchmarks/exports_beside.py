@@ -101,6 +101,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         reduction = config["settings"]["method"]["reduction"] or {}
         price, criterion = reduction.get("unit_price"), reduction.get("criterion", {})
         words = f" --unit-price {price:g}" if price is not None else ""
+        words += " --unit-cost latency" if reduction.get("unit_cost", {}).get("kind") == "Latency" else ""
         words += f" --sparsity {criterion['sparsity']:g}" if "sparsity" in criterion else ""
         run = f"{trials.short(line['run']['accuracy'])} / {trials.short(line['run']['nll'])}"
         for name, own in line["files"].items():

@@ -31,7 +31,7 @@ class Part:
         self._view(vector, len(flags))[:, flags] = True
 
     def sums(self, vector: np.ndarray, count: int) -> np.ndarray:
-        return self._view(vector, count).sum((0, 2))
+        return np.add.reduce(self._view(vector, count), (0, 2))
 
     def _view(self, vector: Any, count: int) -> Any:
         size = self.before * count * self.after
