@@ -1,6 +1,8 @@
 """The functions that a file of ours brings along: how an array is unfolded, said once for all arrays. onnxruntime puts
 their nodes in their place when it loads the file, and computes them there and then."""
 
+from typing import Any
+
 import onnx
 from onnx import helper
 
@@ -73,7 +75,7 @@ def _function(opset: int, name: str, inputs: tuple[str, ...], output: str, body:
         result, _, rest = line.strip().partition(" = ")
         operation, *taken = rest.split()
         domain = DOMAIN if operation == DIGITS else ""
-        attributes = {"to": FLOAT if taken == ["book"] else INT64} if operation == "Cast" else {}
+        attributes: dict[str, Any] = {"to": FLOAT if taken == ["book"] else INT64} if operation == "Cast" else {}
         nodes.append(helper.make_node(operation, named(*taken), named(result), domain=domain, **attributes))
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_function(DOMAIN, name, given, named(output), nodes, imports)
