@@ -10,9 +10,16 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ArgumentError
 from ..structure.units import Units
 
+__all__ = ["Bytes", "Latency", "UnitCost", "Weights"]
+
 
 class UnitCost(ABC):
-    """The unit that a price is in nats for."""
+    """Base of all costs: the unit that a price is in nats for.
+
+    Examples:
+        >>> isinstance(ox.costs.Weights(), ox.costs.UnitCost)
+        True
+    """
 
     @property
     def is_open(self) -> bool:
@@ -26,7 +33,12 @@ class UnitCost(ABC):
 
 @dataclass(frozen=True)
 class Weights(UnitCost):
-    """The weights that it has in the dense network."""
+    """The weights that it has in the dense network.
+
+    Examples:
+        >>> ox.BMR().with_units(0.3).reduction.unit_cost
+        Weights()
+    """
 
     def of(self, units: Units, mask: Bool[Array, "weights"]) -> Float[Array, "units"]:
         return jnp.full(units.count, float(units.weights_each))
@@ -35,7 +47,15 @@ class Weights(UnitCost):
 @dataclass(frozen=True)
 class Bytes(UnitCost):
     """What it takes of an exported file, where each of its weights that is left has a code and a step from the one
-    before: **bits** together. The files of `docs/export.md` had 8 to 11."""
+    before: **bits** together.
+
+    Raises:
+        ArgumentError: bits that are not positive.
+
+    Examples:
+        >>> ox.BMR().with_units(0.3, ox.costs.Bytes(bits=9.0)).reduction.unit_cost.bits
+        9.0
+    """
 
     bits: float = 10.0
 
@@ -51,7 +71,17 @@ class Bytes(UnitCost):
 class Latency(UnitCost):
     """Microseconds of a call on **batch** examples, one core, in onnxruntime: how much faster the dense network was
     without some units of a kind, for each. **each** holds them by kind; empty, they are measured before training
-    begins, and kept in the run."""
+    begins, and kept in the run.
+
+    Raises:
+        ArgumentError: a batch that is no whole number from 1 up, or units that nothing was measured for.
+
+    Examples:
+        >>> ox.costs.Latency(batch=128).is_open  # `ox.fit` measures it
+        True
+        >>> ox.costs.Latency(128, (("layers.0", 2.5),)).is_open
+        False
+    """
 
     batch: int = 128
     each: tuple[tuple[str, float], ...] = ()
@@ -62,6 +92,7 @@ class Latency(UnitCost):
 
     @property
     def is_open(self) -> bool:
+        """Whether it is still to be measured."""
         return not self.each
 
     def of(self, units: Units, mask: Bool[Array, "weights"]) -> Float[Array, "units"]:
