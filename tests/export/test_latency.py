@@ -102,6 +102,18 @@ def test_the_order_is_that_of_nats_for_a_microsecond_with_what_others_left():
     assert np.count_nonzero(order.network([(0, 3)])) == size - 81
 
 
+def test_of_two_units_that_lose_as_much_the_slower_goes_first():
+    """Every unit of either layer loses 14 nats by weights that no other has; those of the first take 81, not 14."""
+    source = dense("mlp")
+    kinds, size = units_of(source), source.model.layout.size
+    marks = [kind.flagged(size, np.ones(kind.count, bool)) for kind in kinds]
+    losses = np.zeros(size, np.float32)
+    losses[marks[0] & ~marks[1]] = 14 / 73  # 72 weights and a bias each
+    losses[marks[1] & ~marks[0]] = 14 / 5  # a bias and 4 weights each
+    items = UnitOrder(kinds, np.ones(size, np.float32), losses, clock_of(source)).sequence()
+    assert {kind for kind, _ in items[:3]} == {0}
+
+
 @pytest.mark.parametrize("name", ["mlp", "residual"])
 def test_as_few_units_go_as_it_takes(name):
     source = dense(name)
