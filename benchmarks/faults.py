@@ -780,7 +780,7 @@ REDUCE = [
             "what takes long stays",
             "units.sums(losing) / np.maximum(costs, NO_TIME)",
             "units.sums(losing) * np.maximum(costs, NO_TIME)",
-            "export/test_latency.py::test_the_order_is_that_of_nats_for_a_microsecond_with_what_others_left",
+            "export/test_latency.py::test_of_two_units_that_lose_as_much_the_slower_goes_first",
         ),
     ),
     *_of(
