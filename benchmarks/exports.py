@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--joined", action="store_true", help="only what our form is worth to a dense network")
     parser.add_argument("--beside", action="store_true", help="what a user might do instead, interleaved")
     parser.add_argument("--bytes", type=int, help="of the safetensors file, with --beside")
+    parser.add_argument("--latency", type=float, help="milliseconds at batch 128 of one more ONNX file, with --beside")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()

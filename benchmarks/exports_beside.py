@@ -24,6 +24,7 @@ NAMES = {
     "int8": "dense, int8 by onnxruntime",
     "float32": "ours, float32, ONNX",
     "onnx": "ours, rounded, ONNX",
+    "fast": "ours, rounded, without units for a latency, ONNX",
     "safetensors": "ours, rounded, safetensors",
     "sized": "ours, rounded and pruned to a size, safetensors",
     "h": "ours, rounded, C header",
@@ -70,15 +71,17 @@ def _files(fitted: Fit, folder: Path, options: Any) -> tuple[dict[str, Path], di
     write(files["dense"], dense, named(source, program), as_usual=True)
     quantize_dynamic(files["dense"], files["int8"], weight_type=QuantType.QInt8)
     wanted: list[tuple[str, dict[str, Any]]] = [("float32", {"bits": 32}), ("onnx", {}), ("safetensors", {})]
+    wanted += [("fast", {"latency": options.latency, "batch": 128})] if options.latency else []
     wanted += [("sized", {"max_bytes": options.bytes})] if options.bytes else []
     wanted += [("h", {})] if compiler() else []
     for name, given in wanted:
-        form = {"float32": "onnx", "sized": "safetensors"}.get(name, name)
+        form = {"float32": "onnx", "fast": "onnx", "sized": "safetensors"}.get(name, name)
         files[name] = folder / f"{name}.{form}"
         began = time.perf_counter()
         found = fitted.export(files[name], data_dir=options.data_dir, **given)
         details[name] = {"bytes": found.bytes[1], "seconds": round(time.perf_counter() - began, 1), "loss": found.loss}
         details[name] |= {"levels": found.levels, "removed": found.removed, "numbers": found.numbers}
+        details[name] |= {} if found.hastened is None else {"hastened": found.hastened._asdict()}
     return files, {name: details[name] for name in files}
 
 
@@ -101,6 +104,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         reduction = config["settings"]["method"]["reduction"] or {}
         price, criterion = reduction.get("unit_price"), reduction.get("criterion", {})
         words = f" --unit-price {price:g}" if price is not None else ""
+        words += " --unit-cost latency" if reduction.get("unit_cost", {}).get("kind") == "Latency" else ""
         words += f" --sparsity {criterion['sparsity']:g}" if "sparsity" in criterion else ""
         run = f"{trials.short(line['run']['accuracy'])} / {trials.short(line['run']['nll'])}"
         for name, own in line["files"].items():
@@ -112,6 +116,7 @@ def table(lines: list[dict[str, Any]]) -> str:
             ]
             figures = f"{trials.short(own['figures']['accuracy'])} / {trials.short(own['figures']['nll'])}"
             loss = "" if own.get("loss") is None else f"{own['loss']:,.0f}"
+            loss += f" + {own['hastened']['measured']:,.0f} measured" if own.get("hastened") else ""
             zipped = f"{own['zipped']:,}" if "zipped" in own else ""
             sizes = [f"{own['bytes']:,}", zipped, f"{dense['bytes'] / own['bytes']:.1f} ×"]
             rows.append([what if first else "", run if first else "", NAMES[name], *sizes, loss, figures, *faster])

@@ -661,13 +661,16 @@ REDUCE = [
         ),
     ),
     *_of(
-        "reduction/proposing.py",
+        "reduction/costs.py",
         (
             "units are priced by the living",
-            "+ price * units.weights_each",
-            "+ price * units.totals(beliefs.mask.astype(jnp.int32))",
+            "return jnp.full(units.count, float(units.weights_each))",
+            "return units.totals(mask.astype(jnp.float32))",
             "reduction/test_reduce.py::test_a_unit_is_priced_by_all_the_weights_it_once_had",
         ),
+    ),
+    *_of(
+        "reduction/proposing.py",
         (
             "dead weights earn for their unit",
             "gain = units.totals(jnp.where(beliefs.mask, beliefs.delta_f, 0.0))",
@@ -682,7 +685,7 @@ REDUCE = [
         ),
         (
             "the last unit may go",
-            "most = jnp.maximum(jnp.sum(alive) - 1, 0)\n",
+            "most = jnp.maximum(jnp.sum(alive) - units.least, 0)\n",
             "most = jnp.sum(alive)\n",
             "reduction/test_reduce.py::test_units_go_that_earn_less_than_their_price",
         ),
@@ -700,8 +703,8 @@ REDUCE = [
         ),
         (
             "a unit is priced as a weight",
-            "np.full(kind.count, kind.weights_each * price, np.float32)",
-            "np.full(kind.count, price, np.float32)",
+            "marks, price * costs)",
+            "marks, price * jnp.ones_like(costs))",
             "reduction/test_measuring.py::test_units_go_in_the_order_of_what_they_gain_and_the_bound_knows_their_price",
         ),
         (
@@ -760,6 +763,42 @@ REDUCE = [
             "found = jax.tree.map(lambda new, old: jnp.where(stands, new, old), change, found)",
             "found = jax.tree.map(lambda new, old: jnp.where(turn > 0, new, old), change, found)",
             "reduction/test_measuring.py::test_the_change_that_is_recorded_is_that_of_what_went",
+        ),
+    ),
+    *_of(
+        "structure/blocks.py",
+        (
+            "the stream goes, not the branch",
+            "branch = terms[1]",
+            "branch = terms[0]",
+            "structure/test_units.py::test_the_units_are_those_one_would_name",
+        ),
+    ),
+    *_of(
+        "export/unit_order.py",
+        (
+            "what takes long stays",
+            "units.sums(losing) / np.maximum(costs, NO_TIME)",
+            "units.sums(losing) * np.maximum(costs, NO_TIME)",
+            "export/test_latency.py::test_of_two_units_that_lose_as_much_the_slower_goes_first",
+        ),
+    ),
+    *_of(
+        "export/unit_times.py",
+        (
+            "what half the units take is one's",
+            "/ max(half, 1) for size",
+            "/ 1 for size",
+            "export/test_latency.py::test_what_a_unit_costs_is_how_much_faster_the_network_is_without_it",
+        ),
+    ),
+    *_of(
+        "export/onnx_codes.py",
+        (
+            "a step to nowhere is one longer",
+            "np.where(codes == 0, step_base.base - 1, steps - 1)",
+            "(steps - 1)",
+            "export/test_rounding.py::test_onnxruntime_unfolds_arrays_when_it_loads_them",
         ),
     ),
     *_of(

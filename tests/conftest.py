@@ -64,10 +64,11 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def hurried():
     """Exports time their files; no test looks at how long, so they do it briefly."""
-    from occamax.export import exporting, measuring
+    from occamax.export import exporting, measuring, unit_times
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporting, "latencies", lambda *given: measuring.latencies(*given, seconds=0.01))
+        patch.setattr(unit_times, "SECONDS", 0.01)
         yield
 
 

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from .reduction import Measuring as Measuring
     from .reduction import Reduction as Reduction
     from .reduction import Repair as Repair
+    from .reduction import costs as costs
     from .reduction import delta_f as delta_f
     from .reduction import reduce as reduce
     from .reduction.laplace import dense_laplace as dense_laplace
@@ -110,8 +111,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _MODULES = {
-    "callbacks": "experiment.callbacks", "criteria": "reduction", "init": "inference.initializers",
-    "numpyro": "interop.numpyro", "schedules": "inference.schedules",
+    "callbacks": "experiment.callbacks", "costs": "reduction.costs", "criteria": "reduction",
+    "init": "inference.initializers", "numpyro": "interop.numpyro", "schedules": "inference.schedules",
 }  # fmt: skip
 _HOMES = {
     "data": (

@@ -14,7 +14,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .errors import ArgumentError, OccamaxError, StoppedError
-from .names import choose, figures_as_text, whole_number
+from .names import choose, figures_as_text, milliseconds, whole_number
 
 
 class Commands(TyperGroup):
@@ -76,6 +76,10 @@ def train(
         float | None,
         typer.Option(help="Also remove units that earn less evidence than this, in nats per weight; say 0.3."),
     ] = None,
+    unit_cost: Annotated[
+        str | None,
+        typer.Option(help="What the price is for: weights; bytes of a file; latency, microseconds at batch 128 here."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,7 +126,7 @@ def train(
     ] = False,
 ) -> None:  # an option each
     """Train one network by one method; keep the run in a folder."""
-    from .command_words import augmentations, method_from_words
+    from .command_words import augmentations, cost_named, method_from_words
     from .data import load_data
     from .experiment.cache import keep_compiled_programs
     from .experiment.callbacks import JsonLines
@@ -154,7 +158,7 @@ def train(
     with _stoppable():
         fits = fit(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
-            unit_price=unit_price, augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
+            unit_price=unit_price, unit_cost=cost_named(unit_cost), augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
             curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
             keep_best=keep_best, halvings=halvings, progress=not (quiet or json_lines),
             on_epoch=JsonLines() if json_lines and is_first_host() else None, how_to_resume=_resume_command(),
@@ -323,6 +327,10 @@ def export(  # an option each
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply by whole numbers; says whether this machine gains from it.")
     ] = False,
+    latency: Annotated[
+        str | None, typer.Option(help="Remove units until a call takes at most so long here, on one core: 2ms, 500us.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Examples in a call, for --latency.")] = 1,
     checkpoint: Checkpoint = "last",
     network: OwnNetwork = None,
     data_dir: DataDir = None,
@@ -335,7 +343,7 @@ def export(  # an option each
     if path.suffix != f".{format}":
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
     options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
-    options["int8"] = int8
+    options |= {"int8": int8, "latency": milliseconds("--latency", latency), "batch": batch}
     print_measured(_load(run, network, checkpoint).export(path, posterior, data_dir=data_dir, **options), path)
 
 

@@ -12,6 +12,7 @@ from .errors import ArgumentError
 from .inference.schedules import as_schedule
 from .methods import METHODS, Method, kinds
 from .names import choose
+from .reduction.costs import Bytes, Latency, UnitCost, Weights
 from .reduction.criteria import KeepingEvidence, Magnitude, Score, SignalToNoise
 
 NONE = ("none", "None", "null")
@@ -91,6 +92,14 @@ ORDERS: dict[str, type[Score]] = {
 def order_named(word: str) -> Score:
     """In which order weights go, by its name."""
     return ORDERS[choose("--order", word, ORDERS)]()
+
+
+COSTS: dict[str, type[UnitCost]] = {"weights": Weights, "bytes": Bytes, "latency": Latency}
+
+
+def cost_named(word: str | None) -> UnitCost | None:
+    """What a unit is paid for in, by its name; None for none."""
+    return None if word is None else COSTS[choose("--unit-cost", word, COSTS)]()
 
 
 def augmentations(words: Sequence[str]) -> list[Any]:

@@ -46,6 +46,7 @@ from .inference.training import Budget, State
 from .methods import BMR, Method
 from .names import figures_as_text
 from .networks import NetworkSource, network_from
+from .reduction.costs import UnitCost
 from .storage.structured import from_data
 from .structure.layout import Fixed
 
@@ -182,6 +183,9 @@ class Fit:
         max_bytes: int | None = None,
         draws: int | None = None,
         int8: bool = False,
+        latency: float | None = None,
+        batch: int = 1,
+        training: tuple[Any, Any] | None = None,
     ) -> Any:
         """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx`, `.safetensors`
         (`posterior` adds the deviations there) or `.h`, a C header. Gives the sizes, latencies and figures of the file.
@@ -191,23 +195,30 @@ class Fit:
         file: weights are rounded and removed until it fits. **draws** puts so many networks drawn from the posterior
         into the file, which answers with their average. **int8** multiplies by whole numbers, in ONNX: answers change a
         little, and it is timed beside float32 on this machine.
+        **latency** milliseconds that a call on **batch** examples may take, on one core of this machine: units go, the
+        fewest nats for a microsecond first, until it does, and what is left is moved so that it says what the network
+        said about **training** examples, inputs and targets: the run's own unless given, where they can be opened
+        again. Without any the file is worse. It does not train.
 
         One network is surer than the average over draws: where examples were held out, they also said by which
         temperature the outputs of the mean network are best divided, and so they are in the file."""
         from .export.card import Card
-        from .export.exporting import Exportable, export_network
+        from .export.exporting import Exportable, LatencyLimit, export_network
         from .export.rounding import Rounding
+        from .export.training_examples import training_examples
 
         rounding = Rounding(bits, max_loss, max_bytes, int8)
+        limit = None if latency is None else LatencyLimit(latency, batch)
         test = self._test_set_or_none(data, data_dir)
         card = Card.of(self.config.as_dict(), self._last_figures())
         state = believed(self.state)
         source = Exportable(
             self.model, state, self.example, card, test, temperature=card.mean_temperature,
             kl_weight=float(self.state.kl_weight),
+            training=limit and training_examples(self.facts, self.method.calibration, training, data_dir),
         )  # fmt: skip
         form = Path(path).suffix.removeprefix(".")
-        measured = export_network(source, Path(path), form, posterior, rounding, draws)
+        measured = export_network(source, Path(path), form, posterior, rounding, draws, limit)
         self._note_export(Path(path), measured)
         return measured
 
@@ -285,6 +296,7 @@ def fit(  # the one door: everything that a run can be told
     seeds: int | Sequence[int] | None = None,
     sparsity: float | None = None,
     unit_price: float | None = None,
+    unit_cost: UnitCost | None = None,
     augment: Any = None,
     likelihood: Likelihood | None = None,
     preprocess: Callable[[Any], Any] | None = None,
@@ -314,7 +326,8 @@ def fit(  # the one door: everything that a run can be told
     a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
     **seeds** trains several at once: how many, or which.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
-    also removes whole units that earn fewer nats per weight.
+    also removes whole units that earn fewer nats per weight, or for what **unit_cost** says: `ox.costs.Latency()` is
+    measured on this machine before training begins.
     **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`.
     **preprocess** one raw example → what the network takes. **compute_dtype** `"bfloat16"` for mixed precision.
     **num_samples** draws of the weights in the last evaluation, **curve_samples** in those before.
@@ -344,7 +357,9 @@ def fit(  # the one door: everything that a run can be told
         raise ArgumentError(f"method: {method!r} given; it must be a Method, such as ox.BMR()")
     budget = Budget(epochs, steps_per_epoch, batch_size)
     method = method if sparsity is None else method.pruned_to(sparsity, epochs)
-    method = method if unit_price is None else method.with_units(unit_price)
+    if unit_price is None and unit_cost is not None:
+        raise ArgumentError("unit_cost: no unit has a price; give unit_price too")
+    method = method if unit_price is None else method.with_units(unit_price, unit_cost)
     method = method if start is None else starting.started(method, start)
     numbers = _seeds(seed, seeds)
     paths = _paths(out, numbers, seeds is not None)
@@ -358,11 +373,15 @@ def fit(  # the one door: everything that a run can be told
     change = checked_augmentation(augment, found)
     held_out = held_out_of(method.calibration, len(found))
     begin = starting.prepare_start(start, network, model, found, held_out)
+    units = find_task_units(model, method, found.example)
+    if method.reduction is not None and method.reduction.must_measure:
+        from .export.unit_costs import with_measured_costs
+
+        method = with_measured_costs(method, model, units, found.example, paths[0] if resume and paths else None)
     config = Config(
         found.facts.name, network_name(network, model), method.name, epochs, steps_per_epoch, batch_size, numbers[0],
         num_samples, curve_samples, dtype, **describe(model, method, found, network, change, begin),
     )  # fmt: skip
-    units = find_task_units(model, method, found.example)
     task = Task(model, method, budget, held_out, numbers, change, units, begin)
     runs = train(Experiment(task, found.train, found.test, config, where), keeping)
     fits = [_fitted(task, config, found, run, i, paths) for i, run in enumerate(runs)]

@@ -28,11 +28,13 @@ from .inference.posteriors import MeanField, PointMass, PosteriorFamily
 from .inference.priors import FanInPrior, FlatPrior, HorseshoePrior, NormalPrior, Prior
 from .inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp, Scaled, as_schedule
 from .names import choose
+from .reduction import costs as _costs
 from .reduction import criteria as _criteria
 from .reduction import horseshoe as _horseshoe
 from .reduction import measuring as _measuring
 from .reduction import reducing as _reducing
 from .reduction import schedule as _schedule
+from .reduction.costs import UnitCost
 from .reduction.criteria import Evidence, Magnitude, Pattern, TargetSparsity, Told
 from .reduction.horseshoe import HorseshoeCriterion
 from .reduction.measuring import Measuring
@@ -149,14 +151,14 @@ class Method:
         rate = Scaled(self.learning_rate, self.target_rate_factor) if faster else self.learning_rate
         return replace(self, reduction=reduction, learning_rate=rate)
 
-    def with_units(self, price: float) -> "Method":
-        """This method, which also removes whole units that earn less than `price` nats per weight (see `Reduction`)."""
+    def with_units(self, price: float, cost: UnitCost | None = None) -> "Method":
+        """This method, which also removes whole units that earn less than `price` nats per weight, or for what `cost`
+        says (see `Reduction`)."""
         reduction = self._prunes("unit_price")
         if isinstance(reduction.criterion, Told):
             raise ArgumentError("unit_price: it cannot be had with a fixed sparsity; leave one of the two out")
-        return replace(
-            self, reduction=replace(reduction, unit_price=price, measuring=replace(reduction.measuring, binding=True))
-        )
+        measuring, cost = replace(reduction.measuring, binding=True), reduction.unit_cost if cost is None else cost
+        return replace(self, reduction=replace(reduction, unit_price=price, unit_cost=cost, measuring=measuring))
 
     def at_rate(self, factor: float) -> "Method":
         """This method at so many times its learning rate."""
@@ -185,7 +187,7 @@ def kinds() -> dict[str, type]:
     """Every class that a part of a method may be, by name."""
     modules = (
         _batches, _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
-        _criteria, _horseshoe, _measuring, _reducing, _schedule,
+        _costs, _criteria, _horseshoe, _measuring, _reducing, _schedule,
     )  # fmt: skip
     return known_kinds(*modules) | {"Method": Method}
 

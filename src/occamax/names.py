@@ -1,6 +1,7 @@
 """Names that users type, and what tables call them."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 from .errors import ArgumentError
@@ -50,3 +51,13 @@ def whole_number(option: str, text: str | None) -> int | None:
     if not digits.isdecimal():
         raise ArgumentError(f"{option}: {text!r} given; it must be a whole number, such as 50_000")
     return int(digits)
+
+
+def milliseconds(option: str, text: str | None) -> float | None:
+    """A time such as 2ms, 500us or 0.1s; None for none."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(s|ms|us|µs)", text.strip())
+    if found is None:
+        raise ArgumentError(f"{option}: {text!r} given; it must be a time with its unit, such as 2ms or 500us")
+    return float(found[1]) * {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3}[found[2]]

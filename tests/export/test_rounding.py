@@ -184,3 +184,42 @@ def test_forms_take_what_is_smallest():
     assert smallest_form(dense).steps is None
     assert smallest_form(some_array((100, 100), 0, 1.0, 0)) is None
     assert smallest_form(np.zeros((100, 100), np.float32)) is None
+
+
+def test_the_words_of_a_card_come_back():
+    text = '{"kind":"AdaBelief","other":"é"}' * 3
+    short = packing.short_text(text)
+    assert short.isascii()
+    assert len(short) < len(text)
+    assert packing.whole_text(short) == text
+    assert packing.whole_text(text) == text
+    with pytest.raises(ValueError, match="bad base85"):
+        packing.whole_text(short[:6] + '"')
+
+
+@pytest.mark.parametrize(("share", "levels"), [(0.002, 1), (0.05, 12), (0.1, 30), (0.4, 200), (1.0, 12), (1.0, 60)])
+def test_onnxruntime_unfolds_arrays_when_it_loads_them(share, levels, tmp_path):
+    """To the bit, with steps to nowhere and without; and nothing of it is left to be computed."""
+    import onnx
+    import onnxruntime
+    from onnx import helper
+
+    from occamax.export.onnx_builder import Builder
+    from occamax.export.onnx_functions import functions
+
+    array = some_array((40, 90), levels, share, 3)
+    builder = Builder()
+    name = builder.constant(array)
+    used = {node.op_type for node in builder.first}
+    assert used == ({"sparse"} if share < 1 else {"dense"})
+    shapes = [helper.make_tensor_value_info(each, onnx.TensorProto.FLOAT, [40, 90]) for each in ("in", "out")]
+    nodes = [*builder.first, helper.make_node("Add", ["in", name], ["out"])]
+    graph = helper.make_graph(nodes, "g", shapes[:1], shapes[1:], builder.constants)
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("occamax", 1)]
+    model = helper.make_model(graph, functions=functions(20, used), opset_imports=imports, ir_version=9)
+    onnx.checker.check_model(model, full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.optimized_model_filepath = 3, str(tmp_path / "loaded.onnx")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert np.array_equal(session.run(None, {"in": np.zeros((40, 90), np.float32)})[0], array)
+    assert [node.op_type for node in onnx.load(tmp_path / "loaded.onnx").graph.node] == ["Add"]

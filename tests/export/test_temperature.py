@@ -45,7 +45,8 @@ def test_the_file_is_at_its_own_temperature(run, tmp_path, capsys):
     plain = replace(run, summary={name: value for name, value in run.summary.items() if name != "mean_temperature"})
     loaded = ox.load(run.path, small())
     paths = [tmp_path / name for name in ("own.onnx", "loaded.onnx", "plain.onnx")]
-    found = [one.export(path, data=dataset()) for one, path in zip((run, loaded, plain), paths, strict=True)]
+    pairs = zip((run, loaded, plain), paths, strict=True)
+    found = [one.export(path, data=dataset(), bits=32) for one, path in pairs]  # rounding changes more than it does
     own = run.summary["mean_temperature"]
     assert json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["mean_temperature"] == own
     assert [one.temperature for one in found] == [own, own, None]

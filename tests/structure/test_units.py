@@ -23,6 +23,11 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
         (f"blocks.{block}.{place}.widen", units, each)
         for block in (0, 1)
         for place, units, each in (("mix_tokens", 5, 4 + 1 + 4), ("mix_channels", 7, 6 + 1 + 6))
+    ]
+    + [
+        (f"blocks.{block}.{place} branch", 1, 2 * 6 + weights)
+        for block in (0, 1)
+        for place, weights in (("mix_tokens", 2 * 4 * 5 + 5 + 4), ("mix_channels", 2 * 6 * 7 + 7 + 6))
     ],
     "vit": [
         (f"blocks.{block}.{place}", units, each)
@@ -31,6 +36,11 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
             ("attention.project_in heads", 2, 3 * 4 * (8 + 1) + 8 * 4),
             ("feedforward.widen", 5, 8 + 1 + 8),
         )
+    ]
+    + [
+        (f"blocks.{block}.{place} branch", 1, 2 * 8 + weights)
+        for block in (0, 1)
+        for place, weights in (("attention", 4 * 8 * 8 + 4 * 8), ("feedforward", 2 * 8 * 5 + 5 + 8))
     ],
     "sequential": [
         ("layers.0", 5, 18 + 1 + 4 * 9),
@@ -41,8 +51,13 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
         ("stem", 6, 18 + 2 + 5 * 9 + 5 * 9 + 2 + 8),  # the stream: all that makes it and all that reads it
         ("first", 5, 6 * 9 + 2 + 6 * 9),
         ("down", 8, 6 + 1 + 3),
+        ("first branch", 1, 2 * 5 * 6 * 9 + 2 * 5 + 2 * 6),  # with both normalisations
     ],
-    "attention": [("embed", 12, 5 + 1 + 3 * 12 + 12 + 1 + 3), ("attention.query_proj heads", 3, 3 * 4 * 13 + 12 * 4)],
+    "attention": [
+        ("embed", 12, 5 + 1 + 3 * 12 + 12 + 1 + 3),
+        ("attention.query_proj heads", 3, 3 * 4 * 13 + 12 * 4),
+        ("attention branch", 1, 4 * 12 * 13),
+    ],
     "glu": [("widen", 7, 2 * (6 + 1) + 3)],
     "dense": [("first", 4, 6 + 1 + 5 + 3), ("second", 5, 10 + 1 + 3)],
     "depthwise": [("first", 4, 9 + 1 + 2 * (9 + 1) + 2 * 5), ("mix", 5, 8 + 1 + 3 * 16)],
@@ -78,7 +93,22 @@ def test_compaction_removes_exactly_the_units_that_are_marked(name, traced):
     vector = rng.uniform(0.5, 1.0, one.layout.size)  # nothing is zero by accident
     _, kept = compact(one.bound(np.where(gone, 0.0, vector)), parameter_names(one.network))
     found = {line.where: line.after for line in kept}
-    assert {where: found[where] for where in expected} == expected
+    assert {where: found[where] for where in expected if "branch" not in where} == {
+        where: count for where, count in expected.items() if "branch" not in where
+    }
+
+
+@pytest.mark.parametrize("name", ["mixer", "vit", "resnet", "attention"])
+def test_a_branch_that_is_marked_is_computed_no_more(name, traced):
+    """The stream is what it was without the branch: nothing of the branch is left, and all else is."""
+    one = traced[name]
+    vector = np.random.default_rng(1).uniform(0.5, 1.0, one.layout.size)
+    for branch in [units for units in units_of(one) if units.name.endswith("branch")]:
+        gone = np.asarray(branch.mark(jnp.zeros(one.layout.size, bool), jnp.ones(1, bool)))
+        _, kept = compact(one.bound(np.where(gone, 0.0, vector)), parameter_names(one.network))
+        inside = branch.name.removesuffix(" branch") + ("" if name == "resnet" else ".")
+        assert {line.after == 0 for line in kept if line.where.startswith(inside)} == {True}
+        assert all(line.after for line in kept if not line.where.startswith((inside, "second")))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -93,6 +123,9 @@ def test_marks_and_totals_agree(name, traced):
         assert sum(int(marks.sum()) for marks in each) == units.weights_each * units.count
         totals = jax.jit(units.totals)(vector)
         assert np.allclose(totals, [vector[np.asarray(marks)].sum() for marks in each], atol=1e-5)
+        assert np.allclose(units.sums(np.asarray(vector)), totals, atol=1e-5)
+        flags = np.arange(units.count) % 2 == 0
+        assert np.array_equal(units.flagged(one.layout.size, flags), units.mark(none, jnp.asarray(flags)))
 
 
 def test_normalised_streams_inputs_and_outputs_are_no_units(traced):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ExportError
+from .packing import whole_text
 
 FORMAT = 2
 RUN_FIGURES = "accuracy", "nll", "ece", "ece_floor", "rmse", "sparsity", "kl_weight"
@@ -75,7 +76,7 @@ class Card:
     @staticmethod
     def from_json(text: str, source: str) -> "Card":
         try:
-            values = json.loads(text)
+            values = json.loads(whole_text(text))
             found = values["format"]
             if found == 1:
                 raise ExportError(

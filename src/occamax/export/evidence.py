@@ -60,12 +60,14 @@ def rounded(
 
 
 def _layers(model: Model, believed: Believed, kl_weight: float, weights: np.ndarray) -> list[Survivors]:
-    posterior, mask = believed.posterior, np.asarray(believed.mask)
-    stds: Any = None
-    if posterior.has_deviations:
-        scales = model.split(posterior.point)[1]
-        stds = np.asarray(model.prior.weight_stds(model.layout, scales) * posterior.std[: model.layout.size])
-    return survivors_of(weights, stds, mask, model.layout.bounds, kl_weight)
+    stds = weight_stds(model, believed) if believed.posterior.has_deviations else None
+    return survivors_of(weights, stds, np.asarray(believed.mask), model.layout.bounds, kl_weight)
+
+
+def weight_stds(model: Model, believed: Believed) -> np.ndarray:
+    """The posterior deviation of each weight."""
+    scales = model.split(believed.posterior.point)[1]
+    return np.asarray(model.prior.weight_stds(model.layout, scales) * believed.posterior.std[: model.layout.size])
 
 
 def _that_fits(

@@ -1,7 +1,7 @@
 """A trained network as a file, checked and measured before it is written."""
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +14,12 @@ from ..errors import ExportError
 from ..storage import write_atomic
 from ..structure.compaction import Kept, compact, count, count_nonzero
 from ..structure.graph import Graph
-from . import arrays_file
-from .arrays_file import Packed
-from .c_file import constants_of, write_c
-from .card import Card
+from .c_file import constants_of
 from .evidence import rounded
+from .hastening import Hastened, LatencyLimit, hastened
 from .measuring import figures_of, in_parts, latencies, on_all_cores
 from .posterior_file import pack
-from .predictor import FORMATS, HEADER, Predict, need, open_export
+from .predictor import FORMATS, HEADER, Predict, open_export
 from .rounding import Rounded, Rounding
 from .source import (
     Exportable,
@@ -35,11 +33,13 @@ from .source import (
     trained,
     with_draws,
 )
+from .writing import write
 
 PARITY = 1e-4  # largest difference of a probability, float32 in another order of summation
 PARITY_INT8 = 0.005  # mean difference of a probability, where whole numbers are multiplied
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
+BATCHES = (1, 128)  # examples in a call that is timed
 FIGURES = 120  # bytes by which a file's own figures lengthen its card
 
 
@@ -63,8 +63,9 @@ class Measured:
     loss: float | None = None  # nats that rounding costs, over the data set, as the posterior predicts
     levels: tuple[int, ...] = ()  # values of each layer's codebook
     removed: int = 0  # weights that became zero when they were rounded
-    figures_before: dict[str, float] | None = None  # of the network before it was rounded, on the examples compared
+    figures_before: dict[str, float] | None = None  # of the network as it was, on the examples compared
     milliseconds_float: dict[int, tuple[float, float]] | None = None  # of the same in float32, and of the file in int8
+    hastened: Hastened | None = None  # what a latency cost
 
     def as_data(self) -> dict[str, Any]:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
@@ -80,46 +81,46 @@ def export_network(
     with_posterior: bool = False,
     rounding: Rounding | None = None,
     draws: int | None = None,
+    limit: LatencyLimit | None = None,
 ) -> Measured:
     """Compacts a network at its posterior mean and writes it, `with_posterior` also the means and deviations of what
-    survived; as exactly as `rounding` says, as they are unless it is given; or so many `draws` from the posterior. A
-    file that does not say what the network says, or cannot be read back, is not written."""
-    int8 = rounding is not None and rounding.int8
-    _check_names(out, form, with_posterior, draws, int8)
+    survived; as exactly as `rounding` says, as they are unless it is given; without as many units as a `limit` on its
+    latency takes; or so many `draws` from the posterior. A file that does not say what the network says, or cannot be
+    read back, is not written."""
+    rounding = rounding or Rounding(bits=32)  # as they are
+    int8 = rounding.int8
+    _check_names(out, form, with_posterior, draws, int8, limit is not None)
     program = trace(source)
-    source = replace(source, card=named(source, program))
-    exact = source if draws is None else with_draws(source, draws)
-    source, losses = rounded_source(exact, program, rounding, form, with_posterior)
+    exact = replace(source, card=named(source, program))
+    exact = exact if draws is None else with_draws(exact, draws)
+    faster, cost = (exact, None) if limit is None else hastened(exact, program, limit, form, rounding)
+    source, losses = rounded_source(faster, program, rounding, form, with_posterior)
     posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
-    dense = program.bind(arrays_of(source.model, exact.mean, source.believed.mask))
+    dense = program.bind(arrays_of(exact.model, exact.mean, exact.believed.mask))
     small, units = smaller(source, program)
     with _temporary(form) as files:
-        for file, graph in ((files[0], dense), (files[2], program.bind(as_if_unpruned(source)))):
+        for file, graph in ((files[0], dense), (files[2], program.bind(as_if_unpruned(exact)))):
             write(file, graph, source.card, as_usual=True)
         write(files[1], small, source.card, posterior, int8=int8)
         if int8:
             write(files[3], small, source.card)
-        found = _measured(source, files, program, int8) | _of_rounding(exact, losses, program)
+        found = _measured(source, files, program, sorted({*BATCHES, limit.batch if limit else 1}), int8)
+        found |= _of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
         card = replace(source.card, figures=found["figures"])  # those of the file
         write(files[1], small, card, posterior, int8=int8)
         open_export(files[1], threads=1)  # what is kept can be read
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
-    return Measured(
-        numbers=(count(dense), count(small)),
-        nonzero=(count_nonzero(dense), count_nonzero(small)),
-        units=units,
-        temperature=source.temperature,
-        **_sizes(form, contents),
-        **found,
-    )
+    sizes = _sizes(form, contents, dense, small)
+    return Measured(units=units, temperature=source.temperature, hastened=cost, **sizes, **found)
 
 
-def _sizes(form: str, contents: list[bytes]) -> dict[str, Any]:
-    """Of the dense file, the small one and the one as if nothing had been pruned."""
+def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict[str, Any]:
+    """Of the dense file, the small one and the one as if nothing had been pruned; and of what the first two hold."""
     zipped = [len(gzip.compress(content, 6)) for content in contents]
     sizes = bytes_of(form, contents[0]), bytes_of(form, contents[1])
-    return {"bytes": sizes, "zipped": (zipped[2], zipped[1]), "zipped_masked": zipped[0]}
+    counts = {"numbers": (count(dense), count(small)), "nonzero": (count_nonzero(dense), count_nonzero(small))}
+    return {"bytes": sizes, "zipped": (zipped[2], zipped[1]), "zipped_masked": zipped[0], **counts}
 
 
 @contextmanager
@@ -133,7 +134,7 @@ def _temporary(form: str) -> Iterator[list[Path]]:
 
 
 def rounded_source(
-    source: Exportable, program: Graph, rounding: Rounding | None, form: str, with_posterior: bool = False
+    source: Exportable, program: Graph, rounding: Rounding, form: str, with_posterior: bool = False
 ) -> tuple[Exportable, list[Rounded]]:
     """The source with its weights as the file should hold them, and what each network lost by that."""
 
@@ -142,11 +143,9 @@ def rounded_source(
         with TemporaryDirectory() as place:
             file = Path(place) / f"small.{form}"
             packed = pack(source.model, source.believed, program, weights) if with_posterior else None
-            write(file, small, source.card, packed, int8=rounding is not None and rounding.int8)
+            write(file, small, source.card, packed, int8=rounding.int8)
             return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
 
-    if rounding is None:
-        return source, []
     own = source.model, source.believed, source.kl_weight, rounding, form, size_of
     found = [rounded(*own, drawn) for drawn in source.drawn or (None,)]
     losses = [each for each in found if each is not None]
@@ -162,24 +161,23 @@ def bytes_of(form: str, content: bytes) -> int:
     return constants_of(content.decode()) if form == HEADER else len(content)
 
 
-def _of_rounding(source: Exportable, losses: list[Rounded], program: Graph) -> dict[str, Any]:
-    """What rounding did: `source` is the network before. Of draws the loss is the mean one."""
+def _of_rounding(losses: list[Rounded]) -> dict[str, Any]:
+    """What rounding did. Of draws the loss is the mean one."""
     if not losses:
         return {}
-    figures = None
-    if source.test is not None:
-        answers = in_parts(trained(source), examples_of(source, program), COMPARED_SECONDS)
-        figures = figures_of(answers, np.asarray(source.test[1]), source.is_classes)
     loss, removed = (sum(getattr(each, name) for each in losses) for name in ("loss", "removed"))
-    return {
-        "loss": loss / len(losses),
-        "levels": losses[0].levels,
-        "removed": removed,
-        "figures_before": figures,
-    }
+    return {"loss": loss / len(losses), "levels": losses[0].levels, "removed": removed}
 
 
-def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None, int8: bool) -> None:
+def _before(source: Exportable, program: Graph, changed: bool) -> dict[str, Any]:
+    """The figures of the network before it was changed for the file, if it was."""
+    if not changed or source.test is None:
+        return {}
+    answers = in_parts(trained(source), examples_of(source, program), COMPARED_SECONDS)
+    return {"figures_before": figures_of(answers, np.asarray(source.test[1]), source.is_classes)}
+
+
+def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None, int8: bool, has_limit: bool) -> None:
     if form not in (*FORMATS, HEADER):
         raise ExportError(f"--format: {form!r} given; choose one of {', '.join((*FORMATS, HEADER))}")
     if out.suffix != f".{form}":
@@ -190,27 +188,10 @@ def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None, 
         raise ExportError("--draws: safetensors holds the whole posterior; give --posterior, or choose --format onnx")
     if int8 and form != "onnx":
         raise ExportError(f"--int8: a .{form} file holds weights, not how they are multiplied; choose --format onnx")
-
-
-def write(
-    path: Path,
-    graph: Graph,
-    card: Card,
-    posterior: Packed | None = None,
-    as_usual: bool = False,
-    int8: bool = False,
-) -> None:
-    """A graph in the format that the path ends in. `as_usual` is for comparison: nothing left out, packed or joined, as
-    any exporter would write it."""
-    if path.suffix == ".onnx":
-        need("onnx")
-        from .onnx_file import write_onnx
-
-        write_atomic(path, write_onnx(graph, card, as_usual, int8))
-    elif path.suffix == f".{HEADER}":
-        write_atomic(path, write_c(graph, card, as_usual=as_usual).text.encode())
-    else:
-        arrays_file.write(path, graph, card, not as_usual, posterior)
+    if has_limit and form == "safetensors":
+        raise ExportError("--latency: who reads a .safetensors file decides how fast it is; choose --format onnx or c")
+    if has_limit and draws is not None:
+        raise ExportError("--latency: it is one network's, not that of draws; leave --draws out")
 
 
 def _save(out: Path, content: bytes) -> None:
@@ -221,7 +202,9 @@ def _save(out: Path, content: bytes) -> None:
         raise ExportError(f"--out: {out} cannot be written ({error.strerror or error})") from error
 
 
-def _measured(source: Exportable, files: list[Path], program: Graph, int8: bool) -> dict[str, Any]:
+def _measured(
+    source: Exportable, files: list[Path], program: Graph, sizes: Sequence[int], int8: bool
+) -> dict[str, Any]:
     """What was read back is what is measured, and compared with the trained network."""
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
     inputs = examples_of(source, program)
@@ -240,7 +223,7 @@ def _measured(source: Exportable, files: list[Path], program: Graph, int8: bool)
             )
     elif not difference <= PARITY:
         raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
-    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in (1, 128)}
+    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in sizes}
 
     def timed(beside: Predict) -> dict[int, tuple[float, float]]:
         return {size: latencies(beside, after, some) for size, some in batches.items()}

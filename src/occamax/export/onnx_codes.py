@@ -4,6 +4,9 @@ does that once, when it loads the file; what then runs is float32, at its full s
     words → Cast → Div → Mod → Reshape (→ Slice)      small integers: the digits of a word in some base
     Gather(book, codes)                               values
     CumSum(steps) → ScatterElements                   where they stand, unless every place has a code
+    Gather(codes, CumSum(steps < largest))            the largest digit is a step to nowhere, which has no code
+
+`Compress` and `NonZero`, which would do the last more simply, are not computed when a file is loaded.
 """
 
 import math
@@ -14,11 +17,13 @@ import numpy as np
 
 from .packing import coded_steps
 
-OVERHEAD = 350  # bytes of the nodes of one array
+OVERHEAD = 160  # bytes of the node of one array and its small constants
 MOST = 255  # values beside zero
+FEW = 20  # values of a codebook that is not worth a conversion
 
 Store = Callable[[np.ndarray], str]  # an array → the name of a constant
 Early = Callable[..., str]  # an operation on constants → the name of its result
+DOMAIN, DIGITS, DENSE, SPARSE = "occamax", "digits", "dense", "sparse"  # of the file's own functions
 
 
 class Base(NamedTuple):
@@ -29,22 +34,26 @@ class Base(NamedTuple):
 
     @property
     def each(self) -> int:
-        """How many digits a word has."""
-        return int(np.dtype(self.dtype).itemsize * 8 / math.log2(self.base) + 1e-9)
+        """How many digits a word has; a signed one has a bit less."""
+        bits = np.dtype(self.dtype).itemsize * 8 - (np.dtype(self.dtype).kind == "i")
+        return int(bits / math.log2(self.base) + 1e-9)
 
     def nbytes(self, count: int) -> int:
         return -(-count // self.each) * np.dtype(self.dtype).itemsize
 
 
-# 8, 5, 4, 3 digits in a byte, 5 in two, 2 in one, 3 in two, 1 in one: 1, 1.6, 2, 2.7, 3.2, 4, 5.3 and 8 bits
-BASES = tuple(
-    Base(base, dtype)
-    for base, dtype in ((2, "u1"), (3, "u1"), (4, "u1"), (6, "u1"), (9, "u2"), (16, "u1"), (40, "u2"), (256, "u1"))
-)
+# The largest base of which so many digits fit a word, each a little longer than the one before: 1 to 8 bits a digit
+BASES = (
+    Base(2, "u1"), Base(3, "u1"), Base(4, "u1"), Base(5, "u4"), Base(6, "u1"), Base(7, "u4"), Base(9, "u2"),
+    Base(11, "u4"), Base(13, "i8"), Base(16, "u1"), Base(23, "u4"), Base(28, "i8"), Base(40, "u2"), Base(52, "i8"),
+    Base(84, "u4"), Base(128, "i8"), Base(256, "u1"),
+)  # fmt: skip
 
 
 class Form(NamedTuple):
-    """An array as small integers. Without steps every place has a code; code 0 is zero."""
+    """An array as small integers; code 0 is zero. Without steps every place has a code. With them only what is not zero
+    has one, after a first 0; a step is one more than its digit, but the largest digit stands for as long a step as the
+    one below, to a place where nothing stands."""
 
     shape: tuple[int, ...]
     book: np.ndarray  # float32, from 0 on
@@ -56,7 +65,7 @@ class Form(NamedTuple):
     @property
     def nbytes(self) -> int:
         steps = 0 if self.steps is None else self.step_base.nbytes(len(self.steps))
-        return self.book.nbytes + self.code_base.nbytes(len(self.codes)) + steps + OVERHEAD
+        return short(self.book).nbytes + self.code_base.nbytes(len(self.codes)) + steps + OVERHEAD
 
 
 def smallest_form(array: np.ndarray) -> Form | None:
@@ -69,9 +78,10 @@ def smallest_form(array: np.ndarray) -> Form | None:
     base = base_for(len(values))
     dense = np.where(flat != 0, np.searchsorted(values, flat) + 1, 0).astype(np.uint8)
     forms = [Form(array.shape, book, dense, base)]
-    for step_base in BASES[2:]:
+    for step_base in BASES[1:]:
         steps, codes = coded_steps(flat, values, step_base.base - 1)
-        forms.append(Form(array.shape, book, codes, base, steps, step_base))
+        digits = np.where(codes == 0, step_base.base - 1, steps - 1).astype(np.uint8)
+        forms.append(Form(array.shape, book, np.insert(codes[codes > 0], 0, 0), base, digits, step_base))
     best = min(forms, key=lambda form: form.nbytes)
     return best if best.nbytes < array.nbytes else None
 
@@ -88,13 +98,26 @@ def in_words(numbers: np.ndarray, base: Base) -> np.ndarray:
 
 
 def unfold(form: Form, store: Store, early: Early) -> str:
-    """The nodes that make the array again; the name of their result."""
-    values = early("Gather", store(form.book), _integers(form.codes, form.code_base, store, early))
-    if form.steps is not None:
-        steps = _integers(form.steps, form.step_base, store, early)
-        empty = early("ConstantOfShape", store(np.array([np.prod(form.shape)], np.int64)))
-        values = early("ScatterElements", empty, _summed(steps, store, early), values, axis=0)
-    return early("Reshape", values, store(np.array(form.shape, np.int64)))
+    """The node that makes the array again; the name of its result. What it does is a function of the file's own."""
+    codes = _words(form.codes, form.code_base, store)
+    book, shape = store(short(form.book)), store(np.array(form.shape, np.int64))
+    if form.steps is None:
+        return early(DENSE, *codes, book, shape, domain=DOMAIN)
+    return early(SPARSE, *codes, *_words(form.steps, form.step_base, store), book, shape, domain=DOMAIN)
+
+
+def _words(numbers: np.ndarray, base: Base, store: Store) -> list[str]:
+    """What the function of digits takes: words, the powers of the base, the base, and how many digits there are."""
+    powers = np.array([base.base**i for i in range(base.each)], np.int64)
+    arrays = in_words(numbers, base), powers, np.array(base.base, np.int64), np.array([len(numbers)], np.int64)
+    return [store(array) for array in arrays]
+
+
+def short(book: np.ndarray) -> np.ndarray:
+    """The values in half the bytes, where they are the same."""
+    with np.errstate(over="ignore"):
+        half = book.astype(np.float16)
+    return half if len(book) > FEW and np.array_equal(half.astype(np.float32), book) else book
 
 
 def rising(numbers: np.ndarray, store: Store, early: Early) -> str | None:
@@ -104,23 +127,25 @@ def rising(numbers: np.ndarray, store: Store, early: Early) -> str | None:
     steps = np.diff(numbers, prepend=-1)
     if steps.min() < 1 or steps.max() >= BASES[-1].base:
         return None
-    return _summed(_integers(steps.astype(np.uint8), base_for(int(steps.max())), store, early), store, early)
+    digits = _integers(steps.astype(np.uint8), base_for(int(steps.max())), store, early)
+    return _summed(early("Cast", digits, to=7), store, early)  # int64
 
 
 def _summed(steps: str, store: Store, early: Early) -> str:
-    """Where one comes to with these steps, from before the first place on."""
-    wide = early("Cast", steps, to=7)  # int64
-    return early("Add", early("CumSum", wide, store(np.array(0, np.int64))), store(np.array([-1], np.int64)))
+    """Where one comes to with these steps, int64, from before the first place on."""
+    return early("Add", early("CumSum", steps, store(np.array(0, np.int64))), store(np.array(-1, np.int64)))
 
 
 def _integers(numbers: np.ndarray, base: Base, store: Store, early: Early) -> str:
-    """A vector of int32."""
+    """A vector of int32, or of int64 where the words are long."""
     words = in_words(numbers, base)
-    wide = early("Cast", store(words.ravel() if base.each == 1 else words), to=6)  # int32
+    whole, kind = (np.int32, 6) if np.dtype(base.dtype).itemsize < 4 else (np.int64, 7)
+    held = store(words.ravel() if base.each == 1 else words)
+    wide = held if words.dtype == whole else early("Cast", held, to=kind)
     if base.each == 1:
         return wide
-    pieces = early("Div", wide, store(np.array([base.base**i for i in range(base.each)], np.int32)))
-    small = early("Mod", pieces, store(np.array(base.base, np.int32)))
+    pieces = early("Div", wide, store(np.array([base.base**i for i in range(base.each)], whole)))
+    small = early("Mod", pieces, store(np.array(base.base, whole)))
     flat = early("Reshape", small, store(np.array([-1], np.int64)))
     if len(numbers) % base.each:
         ends = store(np.zeros(1, np.int64)), store(np.array([len(numbers)], np.int64))

@@ -8,7 +8,10 @@ from ..structure.graph import Graph
 from . import onnx_control, onnx_layout, onnx_products  # noqa: F401, their rules
 from .card import Card
 from .onnx_builder import Builder, needed
+from .onnx_codes import DOMAIN
+from .onnx_functions import functions
 from .onnx_ops import emit, onnx_type
+from .packing import short_text
 from .rewriting import faster, recognised
 
 OPSET = 20  # the first with Gelu; onnxruntime runs it from 1.17 on
@@ -34,14 +37,16 @@ def write_onnx(graph: Graph, card: Card, as_usual: bool = False, int8: bool = Fa
     outputs = helper.make_tensor_value_info(card.output_name, onnx_type(graph.dtypes[result]), sizes[1])
     constants = [tensor for tensor in builder.constants if tensor.name in names]
     made = helper.make_graph(nodes, "occamax", [inputs], [outputs], constants)
+    used = {node.op_type for node in nodes if node.domain == DOMAIN}
     model = helper.make_model(
         made,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        functions=functions(OPSET, used),
+        opset_imports=[helper.make_opsetid("", OPSET), *([helper.make_opsetid(DOMAIN, 1)] if used else [])],
         ir_version=IR_VERSION,
         producer_name="occamax",
         producer_version=card.version,
     )
-    helper.set_model_props(model, {"occamax": card.as_json(), "digest": NO_DIGEST})
+    helper.set_model_props(model, {"occamax": short_text(card.as_json()), "digest": NO_DIGEST})
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString()
     return content.replace(NO_DIGEST.encode(), digest_of(content).encode(), 1)

@@ -11,6 +11,7 @@ it is.
     streams      one after the other, as the header says
 """
 
+import base64
 import json
 import math
 import zlib
@@ -24,6 +25,7 @@ from .packing_words import WORDS
 LARGEST = 4 * 2**30  # bytes that a file may unfold to
 LONGEST = 255  # step between two values
 MOST = 256  # values of a codebook
+SHORT = "z85:"  # begins a text that was packed
 
 
 def pack(arrays: Mapping[str, np.ndarray], text: Mapping[str, str]) -> bytes:
@@ -53,6 +55,23 @@ def unpack(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         return arrays, _texts(header["text"], words)
     except (zlib.error, KeyError, TypeError, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"no packed arrays ({error})") from error
+
+
+def short_text(text: str) -> str:
+    """Words as fewer letters, for a file that may hold text only: zlib with the same dictionary, in base 85."""
+    coder = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=WORDS)
+    return SHORT + base64.b85encode(coder.compress(text.encode()) + coder.flush()).decode()
+
+
+def whole_text(text: str) -> str:
+    """The words of `short_text`; others are as they are. A ValueError where it is damaged."""
+    if not text.startswith(SHORT):
+        return text
+    try:
+        content = base64.b85decode(text.removeprefix(SHORT))
+        return zlib.decompressobj(-15, zdict=WORDS).decompress(content, LARGEST).decode()
+    except zlib.error as error:
+        raise ValueError(f"no packed text ({error})") from error
 
 
 def _texts(lengths: list[list[Any]], words: bytes) -> dict[str, str]:

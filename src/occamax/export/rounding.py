@@ -16,7 +16,11 @@ from ..errors import ExportError
 
 LOSS_PER_WEIGHT = 0.01  # nats that rounding may cost for each survivor, unless told: a seventh of its deviation
 # Values beside zero, and bits of a code that has no entropy coder behind it: digits of words (`onnx_codes.py`)
-WIDTHS = ((1, 1.0), (2, 1.6), (3, 2.0), (5, 8 / 3), (8, 3.2), (15, 4.0), (39, 16 / 3), (255, 8.0))
+WIDTHS = (
+    (1, 1.0), (2, 1.6), (3, 2.0), (4, 32 / 13), (5, 8 / 3), (6, 32 / 11), (8, 3.2), (10, 32 / 9), (12, 64 / 17),
+    (15, 4.0), (22, 32 / 7), (27, 64 / 13), (39, 16 / 3), (51, 64 / 11), (83, 6.4), (127, 64 / 9), (255, 8.0),
+)  # fmt: skip
+BOOK_BITS = 16.0  # of a value in a codebook
 MOST_LEVELS = 255  # one more is zero
 FEW_LEVELS = 64  # that are tried first where a code is as long as it is rare
 BINS = 300  # into which a layer's weights are put to find a first codebook
@@ -153,17 +157,35 @@ def exactly(layer: Survivors) -> Coded:
 
 
 def chosen_widths(layers: Sequence[Survivors], max_loss: float) -> list[Coded]:
-    """Codes of fixed width: the narrowest, bits given first to the layer where they save the most nats each."""
-    ladders = [[*(with_levels(layer, *width) for width in WIDTHS), exactly(layer)] for layer in layers]
+    """Codes of fixed width: the narrowest, bits given first to the layer where they save the most nats each. What is
+    left of the loss then takes back the most bits that it can."""
+    ladders = [_ladder(layer) for layer in layers]
     steps = [0] * len(ladders)
 
     def gain(i: int) -> float:
         here, there = ladders[i][steps[i]], ladders[i][steps[i] + 1]
         return (here.loss - there.loss) / max(there.bits - here.bits, 1.0)
 
-    while sum(ladder[step].loss for ladder, step in zip(ladders, steps, strict=True)) > max_loss:
-        steps[max((i for i, step in enumerate(steps) if step < len(WIDTHS)), key=gain)] += 1
+    def loss() -> float:
+        return sum(ladder[step].loss for ladder, step in zip(ladders, steps, strict=True))
+
+    while loss() > max_loss:
+        steps[max((i for i, step in enumerate(steps) if step < len(ladders[i]) - 1), key=gain)] += 1
+    for i in sorted(range(len(layers)), key=lambda i: -len(layers[i].values)):
+        while steps[i] and loss() + ladders[i][steps[i] - 1].loss - ladders[i][steps[i]].loss <= max_loss:
+            steps[i] -= 1
     return [ladder[step] for ladder, step in zip(ladders, steps, strict=True)]
+
+
+def _ladder(layer: Survivors) -> list[Coded]:
+    """Ever more bits for ever less loss, with those of the codebook; a width that is no better than a narrower one is
+    left out."""
+    found: list[Coded] = []
+    for coded in [*(with_levels(layer, *width) for width in WIDTHS), exactly(layer)]:
+        own = coded._replace(bits=coded.bits + BOOK_BITS * coded.levels if coded.loss else coded.bits)
+        if not found or own.loss < found[-1].loss:
+            found.append(own)
+    return found
 
 
 def at_loss(layers: Sequence[Survivors], sizes: Sequence[int], max_loss: float) -> list[Coded]:

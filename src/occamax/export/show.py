@@ -19,6 +19,7 @@ from .card import Card
 
 if TYPE_CHECKING:
     from .exporting import Measured
+    from .hastening import Hastened
     from .posterior_file import Draw
     from .predictor import Predict
 
@@ -153,12 +154,14 @@ def print_measured(found: "Measured", path: Path) -> None:
         console.print(units)
     own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
     console.print(f"the file is the mean network{own}; the figures are those of the file", soft_wrap=True)
+    if found.hastened is not None:
+        console.print(_cost_of_latency(found.hastened), soft_wrap=True)
     if found.loss is not None:
         removed = f"; {found.removed:,} more became zero" if found.removed else ""
         levels = ", ".join(map(str, found.levels))
         console.print(
             f"weights in codebooks of {levels} values, by layer{removed}: {found.loss:,.1f} nats lost over the data "
-            "set, as the posterior predicts; the figures under `dense` are of the network before it was rounded",
+            "set, as the posterior predicts; the figures under `dense` are of the network as it was",
             soft_wrap=True,
         )
     if found.milliseconds_float is not None:
@@ -166,6 +169,23 @@ def print_measured(found: "Measured", path: Path) -> None:
     console.print(
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
+    )
+
+
+def _cost_of_latency(found: "Hastened") -> str:
+    before, after = found.milliseconds
+    units = ", ".join(f"{name}: {count:,}" for name, count in found.gone.items())
+    if not units:
+        return f"{before:.3g} ms at batch {found.batch} without a change: no unit had to go"
+    words = f"{before:.3g} → {after:.3g} ms of the computing thread at batch {found.batch}; units went ({units}): "
+    if found.measured is None:
+        return words + (
+            f"{found.loss:,.0f} nats lost over the data set, as the posterior says of each weight by itself; there are "
+            "no training examples to move what is left by"
+        )
+    return words + (
+        f"{found.measured:,.0f} nats lost over the data set, measured on {found.examples:,} training examples after "
+        "what is left was moved by others"
     )
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,13 +27,28 @@ from .evidence import network_of, with_last_divided
 EXAMPLES = 128  # made up where there are none to compare on
 
 
+class Training(NamedTuple):
+    """Some examples that a network was trained on, in no order, of so many."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    count: int
+
+    def apart(self, *sizes: int) -> list[tuple[Any, Any]]:
+        """Parts without a common example, of so many each, or equal ones where there are fewer."""
+        equal = len(self.inputs) // len(sizes)
+        ends = np.cumsum([0, *(sizes if sum(sizes) <= len(self.inputs) else [equal] * len(sizes))]).tolist()
+        return [(jnp.asarray(self.inputs[i:j]), jnp.asarray(self.targets[i:j])) for i, j in pairwise(ends)]
+
+
 @dataclass(frozen=True)
 class Exportable:
     """What an export is made of. **example** is the shape and type of one raw example. **test** raw inputs and targets.
     **inputs** raw examples to compare on where there is no test set; random ones unless given. **temperature** by which
     the outputs of the network at the posterior mean are divided in the file; those of draws are not. **kl_weight** at
     which the posterior was trained. **rounded** the vector of weights to write in place of the posterior mean's, before
-    any division. **drawn** the vectors of weights of several networks in its place, whose answers are averaged."""
+    any division. **drawn** the vectors of weights of several networks in its place, whose answers are averaged.
+    **training** examples to repair and judge a network by that lost units."""
 
     model: Model
     believed: Believed
@@ -44,6 +60,7 @@ class Exportable:
     kl_weight: float = 1.0
     rounded: np.ndarray | None = None
     drawn: tuple[np.ndarray, ...] = ()
+    training: Training | None = None
 
     @property
     def mean(self) -> Any:

@@ -8,7 +8,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..structure.units import Units
+from .costs import UnitCost, Weights
 from .criteria import Beliefs, lowest, ranks
+
+LEAST_COST = 1e-6  # of a unit that costs nothing, so that it can be divided by
 
 
 class Proposal(NamedTuple):
@@ -50,14 +53,16 @@ def of_units(
     beliefs: Beliefs,
     price: float,
     limit: Float[Array, ""] | float | None = None,
+    cost: UnitCost | None = None,
 ) -> Proposal:
-    """Units of all kinds in one order, after the weights in `gone`: those that gain most for each of their weights go
-    first. A unit may cost the bound what its weights are priced at."""
+    """Units of all kinds in one order, after the weights in `gone`: those that gain most for what they `cost` (their
+    weights unless told) go first. A unit may cost the bound what it is priced at."""
+    cost = Weights() if cost is None else cost
     alive = beliefs.mask & beliefs.reducible
     living = jnp.where(beliefs.mask, beliefs.delta_f, 0.0)
-    wanted = jnp.concatenate([idle(kind, beliefs, price, limit) for kind in units])
-    gain = jnp.concatenate([kind.totals(living) / kind.weights_each for kind in units])
-    priced = np.concatenate([np.full(kind.count, kind.weights_each * price, np.float32) for kind in units])
+    wanted = jnp.concatenate([idle(kind, beliefs, price, limit, cost) for kind in units])
+    costs = jnp.concatenate([cost.of(kind, beliefs.mask) for kind in units])
+    gain = jnp.concatenate([kind.totals(living) for kind in units]) / jnp.maximum(costs, LEAST_COST)
     ends = np.cumsum([kind.count for kind in units])[:-1]
 
     def marks(chosen: Bool[Array, "items"]) -> Bool[Array, "weights"]:
@@ -66,19 +71,24 @@ def of_units(
             vector = kind.mark(vector, flags)
         return vector & alive
 
-    return Proposal(wanted, ranks(jnp.where(wanted, -gain, jnp.inf)), marks, jnp.asarray(priced))
+    return Proposal(wanted, ranks(jnp.where(wanted, -gain, jnp.inf)), marks, price * costs)
 
 
 def idle(
-    units: Units, beliefs: Beliefs, price: float, limit: Float[Array, ""] | float | None = None
+    units: Units,
+    beliefs: Beliefs,
+    price: float,
+    limit: Float[Array, ""] | float | None = None,
+    cost: UnitCost | None = None,
 ) -> Bool[Array, "units"]:
-    """The units that earn less than `price` nats for each weight they have in the dense network. At most a share
-    `limit` of those alive, the least worth first; one always stays. A unit of which nothing is left but weights of the
-    output layer, which may not go, went before."""
-    gain = units.totals(jnp.where(beliefs.mask, beliefs.delta_f, 0.0)) + price * units.weights_each
+    """The units that earn less than `price` nats for what they cost: each weight in the dense network, unless told. At
+    most a share `limit` of those alive, the least worth first; as many as must stay do. A unit of which nothing is left
+    but weights of the output layer, which may not go, went before."""
+    costs = (Weights() if cost is None else cost).of(units, beliefs.mask)
+    gain = units.totals(jnp.where(beliefs.mask, beliefs.delta_f, 0.0)) + price * costs
     alive = units.totals((beliefs.mask & beliefs.reducible).astype(jnp.int32)) > 0
     chosen = alive & (gain > 0)
-    most = jnp.maximum(jnp.sum(alive) - 1, 0)
+    most = jnp.maximum(jnp.sum(alive) - units.least, 0)
     if limit is not None:
         most = jnp.minimum(most, jnp.ceil(limit * jnp.sum(alive)).astype(most.dtype))
     return chosen & lowest(jnp.where(chosen, -gain, jnp.inf), most)

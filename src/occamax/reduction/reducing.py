@@ -17,6 +17,7 @@ from ..inference.schedules import InSteps, Schedule
 from ..inference.training import REDUCTION_STREAM, Batch, State
 from ..structure.layout import Layout
 from ..structure.units import Units
+from .costs import UnitCost, Weights
 from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal, retempered
 from .measuring import Change, Judge, Measuring, alone, largest_part
@@ -34,9 +35,11 @@ class Reduction:
     times, at 1 once. That is the posterior of β = 1 only where weights do not interact (see `delta_f.retempered`); more
     than 1 asks for stronger evidence still.
     **unit_price** None weighs single weights only. A number also weighs whole units (hidden units, channels, attention
-    heads) by the sum of their weights' ΔF, and removes those that earn less than that many nats for each weight they
-    have in the dense network: 0 is the evidence alone; more trades evidence for a network that is smaller and faster.
+    heads, branches of sums) by the sum of their weights' ΔF, and removes those that earn less than that many nats for
+    what they cost: 0 is the evidence alone; more trades evidence for a network that is smaller and faster.
     With the criterion `Evidence(math.inf)`, which no single weight meets, units alone are weighed.
+    **unit_cost** says in what a unit is paid for: `costs.Weights()` it has in the dense network, `costs.Bytes()` of a
+    file, `costs.Latency()` measured on this machine.
     **least_left** None removes at once what the criterion says. A schedule over the run says which share of the
     reducible weights must still be there: the network is pruned no faster than that, the largest ΔF first, and a
     reduction takes no larger share of a layer's units than it may take of the weights.
@@ -63,18 +66,20 @@ class Reduction:
     least_left: Schedule | None = None
     tolerance: float | None = None
     unit_price: float | None = None
+    unit_cost: UnitCost = Weights()
     measuring: Measuring = Measuring()
 
     def __post_init__(self):
         for name, kind, example in (
             ("criterion", Criterion, "Evidence()"),
             ("schedule", ReductionSchedule, "Every()"),
+            ("unit_cost", UnitCost, "costs.Weights()"),
             ("measuring", Measuring, "Measuring()"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be an object such as {example}")
         if self.unit_price is not None and not self.unit_price >= 0:
-            raise ArgumentError(f"unit_price: {self.unit_price!r} given; it must be 0 or more nats per weight, or None")
+            raise ArgumentError(f"unit_price: {self.unit_price!r} given; it must be 0 or more nats, or None")
         for name in ("evidence", "least_left"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Schedule) or isinstance(value, InSteps)):
@@ -84,6 +89,11 @@ class Reduction:
                 )
         if self.tolerance is not None and not self.tolerance > 0:
             raise ArgumentError(f"tolerance: {self.tolerance!r} given; it must be positive, or None")
+
+    @property
+    def must_measure(self) -> bool:
+        """Whether what units cost is still to be measured."""
+        return self.unit_price is not None and self.unit_cost.is_open
 
     def refuse_point(self) -> None:
         """Refuses a point estimate, where this reduction needs more."""
@@ -174,7 +184,7 @@ def reduce(  # one after the other: score, decide, measure, remove
     wanted = proposal.wanted
     gone, change, allowed = stand(proposal, 1)
     if reduction.unit_price is not None and units:
-        proposal = of_units(units, gone, beliefs, reduction.unit_price, limit)
+        proposal = of_units(units, gone, beliefs, reduction.unit_price, limit, reduction.unit_cost)
         wanted |= proposal.weights(proposal.size)
         gone, more, allowed = stand(proposal, 2)
         change = Change(*map(jnp.add, change, more))

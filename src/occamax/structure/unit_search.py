@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import branch_name, find_branches
 from .calling import Buffers, Calling
 from .coupling import Group, find_groups
 from .graph import Graph
@@ -19,7 +20,8 @@ def find_units(
     network: Any, buffers: Buffers, calling: Calling, layout: Layout, example: Any, preprocess: Any = None
 ) -> tuple[Units, ...]:
     """Hidden units, channels and attention heads, each with all the weights that go when it goes: those that make it
-    and those that use it. Units that a normalisation takes together are not among them, since none can go alone."""
+    and those that use it. Units that a normalisation takes together are not among them, since none can go alone. Then
+    the branches of sums, as the blocks of a residual network are: each is a kind of its own, with one unit."""
     graph = read_graph(network, buffers, calling, example, preprocess)
     leaves, places = float_leaves(network), layout.places()
     starts = {
@@ -36,7 +38,24 @@ def find_units(
         if parts:
             taken |= {key: here | taken.get(key, False) for key, here in own.items()}
             found.append(Units(place_name(graph, group, names), len(group.free), tuple(parts)))
-    return tuple(found)
+    last = {places[leaf][0] for leaf in layout.blocks[-1].leaves}
+    return (*found, *_branches(graph, starts, last, names))
+
+
+def _branches(graph: Graph, starts: dict[int, int], last: set[int], names: tuple[str, ...]) -> list[Units]:
+    """The branches of sums as units; one with the output layer in it stays. `starts`: parameter → its place in the
+    vector; `last`: the places where the output layer's arrays begin."""
+    found = []
+    for branch in find_branches(graph):
+        own = [value for value in branch.parameters if value in starts]
+        if own and last.isdisjoint(starts[value] for value in own):
+            parts = tuple(Part(starts[value], 1, math.prod(graph.shapes[value])) for value in own)
+            named = [
+                value for value in own if len(graph.shapes[value]) > 1
+            ] or own  # what the branch does, not its scales
+            name = branch_name([names[graph.parameters[value]] for value in named])
+            found.append(Units(name, 1, parts, least=0))
+    return found
 
 
 def parameter_names(network: Any) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
-"""Units: what goes together when a hidden unit, a channel or a head goes, as places in the vector of weights."""
+"""Units: what goes together when a hidden unit, a channel, a head or a whole branch goes, as places in the vector of
+weights."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,13 @@ class Part:
         marked = self._view(vector, len(flags)) | flags[:, None]
         return vector.at[self.start : self.start + marked.size].set(marked.ravel())
 
-    def _view(self, vector: Array, count: int) -> Array:
+    def flag(self, vector: np.ndarray, flags: np.ndarray) -> None:
+        self._view(vector, len(flags))[:, flags] = True
+
+    def sums(self, vector: np.ndarray, count: int) -> np.ndarray:
+        return np.add.reduce(self._view(vector, count), (0, 2))
+
+    def _view(self, vector: Any, count: int) -> Any:
         size = self.before * count * self.after
         return vector[self.start : self.start + size].reshape(self.before, count, self.after)
 
@@ -46,15 +54,22 @@ class Scattered:
     def mark(self, vector: Array, flags: Array) -> Array:
         return vector.at[np.array(self.places)].max(flags[np.array(self.owners)])
 
+    def flag(self, vector: np.ndarray, flags: np.ndarray) -> None:
+        vector[np.array(self.places)[flags[np.array(self.owners)]]] = True
+
+    def sums(self, vector: np.ndarray, count: int) -> np.ndarray:
+        return np.bincount(np.array(self.owners), vector[np.array(self.places)], count)
+
 
 @dataclass(frozen=True)
 class Units:
     """Units of one kind in one place, and the pieces of the vector that hold their weights. A weight may belong to two
-    units of different places: one makes it, another uses it."""
+    units of different places: one makes it, another uses it. `least` of them must stay; a branch of a sum may go."""
 
     name: str
     count: int
     parts: tuple[Part | Scattered, ...]
+    least: int = 1
 
     @property
     def weights_each(self) -> int:
@@ -70,3 +85,14 @@ class Units:
         for part in self.parts:
             vector = part.mark(vector, flags)
         return vector
+
+    def flagged(self, size: int, flags: Bool[np.ndarray, "units"]) -> Bool[np.ndarray, "weights"]:
+        """As `mark` on a vector of that size with nothing True, in numpy: nothing is compiled."""
+        vector = np.zeros(size, bool)
+        for part in self.parts:
+            part.flag(vector, flags)
+        return vector
+
+    def sums(self, vector: Num[np.ndarray, "weights"]) -> Num[np.ndarray, "units"]:
+        """As `totals`, in numpy."""
+        return np.sum([part.sums(vector, self.count) for part in self.parts], 0)
