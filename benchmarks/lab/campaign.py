@@ -31,7 +31,7 @@ LEVELS = ("0", "0.5", "0.8", "0.9", "0.95", "0.98")
 RATES = (0.05, 0.1, 0.2)
 PAPER = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in
          ("mlp", "lenet", "mixer", "vit")]  # fmt: skip
-# Where it is told how much goes: the rate kept up while weights go, a KL weight that is heavier then and lighter for the
+# Where it is told how much goes: the rate kept up while weights go, a KL weight that is heavier then, lighter for the
 # survivors. On MNIST it was no more than a seed's spread (`docs/lab/notebook.md`, *A target by natural gradients*)
 COOLING = ("learning_rate=Ramp(0.1,0.0,0.6,1.0)", "kl_weight=Ramp(0.5,0.1,0.6,1.0)")
 # Every datum counted more often, where augmentation makes more of it; the first deviations are of a curvature of .1
