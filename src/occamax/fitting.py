@@ -160,7 +160,7 @@ class Fit:
         """Writes a run folder that `ox.load` brings back."""
         folder = RunFolder.create(Path(path), self.config, overwrite)
         one = jax.tree.map(lambda leaf: leaf[None], self.state)
-        arrays = {name: array[0] for name, array in state_arrays(one, self.model.fill).items()}
+        arrays = {name: np.asarray(array[0]) for name, array in state_arrays(one, self.model.fill).items()}
         folder.save_state(arrays, Place(len(self.history)))
         for line in self.history:
             folder.append("metrics.jsonl", line)
@@ -281,6 +281,7 @@ def fit(  # the one door: everything that a run can be told
     epochs: int = 20,
     steps_per_epoch: int = 500,
     batch_size: int = 128,
+    micro_batches: int = 1,
     seed: int = 0,
     seeds: int | Sequence[int] | None = None,
     sparsity: float | None = None,
@@ -318,7 +319,8 @@ def fit(  # the one door: everything that a run can be told
     **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`.
     **preprocess** one raw example → what the network takes. **compute_dtype** `"bfloat16"` for mixed precision.
     **num_samples** draws of the weights in the last evaluation, **curve_samples** in those before.
-    **devices** shares the batch out over so many, or as an `ox.Devices` says.
+    **devices** shares the batch out over so many, or as an `ox.Devices` says. **micro_batches** is in how many parts,
+    one after the other, a device looks at its batch: the same steps in less memory (but BatchNorm sees parts).
     **out** keeps the run in a folder (one a seed inside it, with `seeds`): a killed or stopped run goes on with
     **resume**, **overwrite** replaces it, **keep_best** also keeps the checkpoint of the best objective, **halvings**
     goes back and halves the rate that often when the objective diverges.
@@ -342,7 +344,7 @@ def fit(  # the one door: everything that a run can be told
     method = BMR() if method is None else method
     if not isinstance(method, Method):
         raise ArgumentError(f"method: {method!r} given; it must be a Method, such as ox.BMR()")
-    budget = Budget(epochs, steps_per_epoch, batch_size)
+    budget = Budget(epochs, steps_per_epoch, batch_size, micro_batches)
     method = method if sparsity is None else method.pruned_to(sparsity, epochs)
     method = method if unit_price is None else method.with_units(unit_price)
     method = method if start is None else starting.started(method, start)
