@@ -59,7 +59,7 @@ def test_processes_of_a_cluster_find_one_another():
 def asked(monkeypatch):
     """What jax is asked to join."""
     found = []
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *given: found.append(given))
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **_: found.append(given))
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_does_not_say_enough_is_explained(asked, environment, says):
 
 
 def test_what_jax_cannot_find_is_explained(monkeypatch):
-    def fails():
+    def fails(**_):
         raise ValueError("coordinator_address should be defined.")
 
     monkeypatch.setattr(jax.distributed, "initialize", fails)
