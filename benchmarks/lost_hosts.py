@@ -235,11 +235,18 @@ def main() -> None:
         found = campaign(options, Path(name))
     killed = [line for line in found if line.get("killed")]
     bad = [line for line in found if line.get("not_resumed") or line.get("differs") or line.get("in_words") is False]
+    asked = f"--kills {options.kills} --each {options.each} --seed {options.seed}"
+    asked += " --slow" * options.slow + " --link" * options.link
+    beside = {
+        line["moment"]: {name: value for name, value in line.items() if name not in ("moment", "said")}
+        for line in found
+        if line.get("moment") in ("slow", "link")
+    }
     summary = {
-        "kills": len(killed), "runs": sum("run" in line for line in found), "bad": len(bad),
-        "longest": max((line["seconds"] for line in killed), default=None), "seed": options.seed,
-        "slow": next((line for line in found if line.get("moment") == "slow"), None),
-        "link": next((line for line in found if line.get("moment") == "link"), None), **environment(),
+        "command": f"python benchmarks/lost_hosts.py {asked}",
+        "kills": len(killed), "hit": {moment: sum(line["moment"] == moment for line in killed) for moment in MOMENTS},
+        "runs": sum("run" in line for line in found), "bad": len(bad),
+        "longest": max((line["seconds"] for line in killed), default=None), **beside, **environment(),
     }  # fmt: skip
     print(json.dumps(summary))
     if options.out is not None:
