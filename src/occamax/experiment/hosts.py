@@ -48,7 +48,7 @@ CLUSTERS = (
     ),
     Cluster(
         "Kubernetes", "JOB_COMPLETION_INDEX", None, ("KUBERNETES_SERVICE_HOST",),
-        "run it as an indexed Job, or give --coordinator, --num-processes and --process-id",
+        "run it as an indexed Job, or give --coordinator and --num-processes",
     ),
 )  # fmt: skip
 
@@ -66,9 +66,10 @@ def join_hosts(
         if found is not None:
             _join_cluster(found, environment)
         return
-    if found is not None and found.process_count is not None:
-        hosts = int(environment[found.process_count]) if hosts is None else hosts
+    if found is not None:
         number = int(environment[found.process_id]) if number is None else number
+        if found.process_count is not None and hosts is None:
+            hosts = int(environment[found.process_count])
     if coordinator is None or hosts is None or number is None:
         raise ArgumentError("--coordinator, --num-processes and --process-id belong together; give all three")
     if not 0 <= number < hosts:
