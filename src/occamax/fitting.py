@@ -37,7 +37,8 @@ from .experiment.problem import (
     read_data,
 )
 from .experiment.program import Program, Task, believed, find_task_units
-from .experiment.run import Experiment, Keeping, Trained, save_weights, train
+from .experiment.run import Experiment, Keeping, Trained, save_weights
+from .experiment.seeds import train_seeds
 from .experiment.sizes import counted, sizes_of, sparsity
 from .inference.calibration import held_out_of
 from .inference.likelihoods import Likelihood
@@ -313,7 +314,7 @@ def fit(  # the one door: everything that a run can be told
     tested too; or a `Stream` (`ox.open_arrays`), of which only the batches are read. **test** inputs and targets.
     **method** `ox.BMR()` unless given. **start** `ox.Trained()` begins at the network's present weights, or at those of
     a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
-    **seeds** trains several at once: how many, or which.
+    **seeds** trains several at once, or one after the other where memory is short: how many, or which.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
     also removes whole units that earn fewer nats per weight.
     **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`.
@@ -366,7 +367,7 @@ def fit(  # the one door: everything that a run can be told
     )  # fmt: skip
     units = find_task_units(model, method, found.example)
     task = Task(model, method, budget, held_out, numbers, change, units, begin)
-    runs = train(Experiment(task, found.train, found.test, config, where), keeping)
+    runs = train_seeds(Experiment(task, found.train, found.test, config, where), keeping)
     fits = [_fitted(task, config, found, run, i, paths) for i, run in enumerate(runs)]
     return fits if seeds is not None else (fits[0] if fits else None)
 
