@@ -15,8 +15,9 @@ mean and deviation, 8 more:
 
 at B bytes a second between neighbours and a latency L; both are fitted for two processes here and assumed for GPUs (see
 `LINKS`). Here a process has one core, which moves its bytes too, and other work may share it: times are those of the
-processor, by the process, the median of ten; the wall's shortest is kept beside. Memory is m0 + kw W + kx b √W; of kw, the 24 bytes of means, deviations and optimiser are shared out where
-weights are. Rows marked `held_out` are not fitted: the model is tested on them.
+processor, by the process, the median of ten; the wall's shortest is kept beside. Memory is m0 + kw W + kx b √W; of kw,
+the 24 bytes of means, deviations and optimiser are shared out where weights are. Rows marked `held_out` are not fitted:
+the model is tested on them.
 """
 
 import argparse
