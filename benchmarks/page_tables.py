@@ -17,6 +17,7 @@ import numpy as np
 import one_shot
 import reductions
 import safety
+import scaling
 import study
 import trials
 import unit_groups
@@ -303,4 +304,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "speed-gpu": speed_gpu,
     "speed-cpu": speed_cpu,
     "growth": growth,
+    "scaling": scaling.table,
+    "scaling-outlook": scaling.outlook,
 }

@@ -164,7 +164,7 @@ def test_long_functions_give_a_reason():
     assert not offenders, "\n".join(offenders)
 
 
-INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype", "haiku": "dm-haiku"}
+INSTALLED_AS = {"PIL": "pillow", "beartype": "beartype", "haiku": "dm-haiku", "orbax": "orbax-checkpoint"}
 
 
 def test_every_import_is_declared():

@@ -60,6 +60,9 @@ def train(
     epochs: Annotated[int, typer.Option(help="How many epochs.")] = 50,
     steps: Annotated[int, typer.Option(help="Steps in an epoch.")] = 500,
     batch: Annotated[int, typer.Option(help="Examples in a step.")] = 128,
+    micro_batches: Annotated[
+        int, typer.Option(help="In how many parts, one after the other, a device looks at its batch: less memory.")
+    ] = 1,
     seed: Annotated[int, typer.Option(help="Which random numbers.")] = 0,
     seeds: Annotated[int | None, typer.Option(help="Train seeds 0 to N−1 at once, a run folder each.")] = None,
     samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
@@ -158,7 +161,8 @@ def train(
     with _stoppable():
         fits = fit(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
-            unit_price=unit_price, unit_cost=cost_named(unit_cost), augment=changes, fixed=fixed, compute_dtype=precision, num_samples=samples,
+            micro_batches=micro_batches, unit_price=unit_price, unit_cost=cost_named(unit_cost), augment=changes, fixed=fixed,
+            compute_dtype=precision, num_samples=samples,
             curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
             keep_best=keep_best, halvings=halvings, progress=not (quiet or json_lines),
             on_epoch=JsonLines() if json_lines and is_first_host() else None, how_to_resume=_resume_command(),

@@ -37,7 +37,8 @@ from .experiment.problem import (
     read_data,
 )
 from .experiment.program import Program, Task, believed, find_task_units
-from .experiment.run import Experiment, Keeping, Trained, save_weights, train
+from .experiment.run import Experiment, Keeping, Trained, save_weights
+from .experiment.seeds import train_seeds
 from .experiment.sizes import counted, sizes_of, sparsity
 from .inference.calibration import held_out_of
 from .inference.likelihoods import Likelihood
@@ -161,7 +162,7 @@ class Fit:
         """Writes a run folder that `ox.load` brings back."""
         folder = RunFolder.create(Path(path), self.config, overwrite)
         one = jax.tree.map(lambda leaf: leaf[None], self.state)
-        arrays = {name: array[0] for name, array in state_arrays(one, self.model.fill).items()}
+        arrays = {name: np.asarray(array[0]) for name, array in state_arrays(one, self.model.fill).items()}
         folder.save_state(arrays, Place(len(self.history)))
         for line in self.history:
             folder.append("metrics.jsonl", line)
@@ -292,6 +293,7 @@ def fit(  # the one door: everything that a run can be told
     epochs: int = 20,
     steps_per_epoch: int = 500,
     batch_size: int = 128,
+    micro_batches: int = 1,
     seed: int = 0,
     seeds: int | Sequence[int] | None = None,
     sparsity: float | None = None,
@@ -324,14 +326,15 @@ def fit(  # the one door: everything that a run can be told
     tested too; or a `Stream` (`ox.open_arrays`), of which only the batches are read. **test** inputs and targets.
     **method** `ox.BMR()` unless given. **start** `ox.Trained()` begins at the network's present weights, or at those of
     a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
-    **seeds** trains several at once: how many, or which.
+    **seeds** trains several at once, or one after the other where memory is short: how many, or which.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
     also removes whole units that earn fewer nats per weight, or for what **unit_cost** says: `ox.costs.Latency()` is
     measured on this machine before training begins.
     **augment** `(key, example) → example`, or several, on raw training examples: `ox.RandomCrop()`.
     **preprocess** one raw example → what the network takes. **compute_dtype** `"bfloat16"` for mixed precision.
     **num_samples** draws of the weights in the last evaluation, **curve_samples** in those before.
-    **devices** shares the batch out over so many, or as an `ox.Devices` says.
+    **devices** shares the batch out over so many, or as an `ox.Devices` says. **micro_batches** is in how many parts,
+    one after the other, a device looks at its batch: the same steps in less memory (but BatchNorm sees parts).
     **out** keeps the run in a folder (one a seed inside it, with `seeds`): a killed or stopped run goes on with
     **resume**, **overwrite** replaces it, **keep_best** also keeps the checkpoint of the best objective, **halvings**
     goes back and halves the rate that often when the objective diverges.
@@ -355,7 +358,7 @@ def fit(  # the one door: everything that a run can be told
     method = BMR() if method is None else method
     if not isinstance(method, Method):
         raise ArgumentError(f"method: {method!r} given; it must be a Method, such as ox.BMR()")
-    budget = Budget(epochs, steps_per_epoch, batch_size)
+    budget = Budget(epochs, steps_per_epoch, batch_size, micro_batches)
     method = method if sparsity is None else method.pruned_to(sparsity, epochs)
     if unit_price is None and unit_cost is not None:
         raise ArgumentError("unit_cost: no unit has a price; give unit_price too")
@@ -383,7 +386,7 @@ def fit(  # the one door: everything that a run can be told
         num_samples, curve_samples, dtype, **describe(model, method, found, network, change, begin),
     )  # fmt: skip
     task = Task(model, method, budget, held_out, numbers, change, units, begin)
-    runs = train(Experiment(task, found.train, found.test, config, where), keeping)
+    runs = train_seeds(Experiment(task, found.train, found.test, config, where), keeping)
     fits = [_fitted(task, config, found, run, i, paths) for i, run in enumerate(runs)]
     return fits if seeds is not None else (fits[0] if fits else None)
 

@@ -1,5 +1,6 @@
-"""A process finds the others of its job by what Slurm, Open MPI or Kubernetes tell it; the first two in processes that
-are told so by a made-up environment."""
+"""A process finds the others of its job by what Slurm, Open MPI or Kubernetes tell it, in processes that are told so by
+a made-up environment. Kubernetes tells how many there are by its API: a made-up client stands for it, and the address
+of the first, which its name service would tell, is given as jax takes it from the environment."""
 
 import os
 import socket
@@ -44,8 +45,42 @@ def open_mpi(number, job):
     }  # fmt: skip
 
 
-def test_processes_of_a_cluster_find_one_another():
-    for told in (slurm, open_mpi):
+CLIENT = """
+import builtins, io
+from types import SimpleNamespace as Thing
+
+plain, NAMESPACE = builtins.open, "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+builtins.open = lambda path, *given, **named: io.StringIO("here") if path == NAMESPACE else plain(path, *given, **named)
+owner = Thing(controller=True, kind="Job")
+pod = Thing(metadata=Thing(labels={"job-name": "train"}, owner_references=[owner], name="train-0"))
+job = Thing(metadata=Thing(name="train", labels={}), spec=Thing(parallelism=2))
+config = Thing(load_incluster_config=lambda: None)
+client = Thing(
+    CoreV1Api=lambda: Thing(list_namespaced_pod=lambda **_: Thing(items=[pod])),
+    BatchV1Api=lambda: Thing(read_namespaced_job=lambda **_: job),
+    exceptions=Thing(ApiException=OSError),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory):
+    """What a pod of an indexed job is told, with a client of its API that knows this one job."""
+    place = tmp_path_factory.mktemp("client")
+    (place / "kubernetes.py").write_text(CLIENT)
+
+    def told(number, job):
+        return {
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": f"{number}", "HOSTNAME": "localhost",
+            "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{FIRST_PORT + job % 4096}",
+            "PYTHONPATH": os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }  # fmt: skip
+
+    return told
+
+
+def test_processes_of_a_cluster_find_one_another(kubernetes):
+    for told in (slurm, open_mpi, kubernetes):
         job = free_job()
         words = [sys.executable, "-c", JOIN]
         both = [
@@ -59,7 +94,7 @@ def test_processes_of_a_cluster_find_one_another():
 def asked(monkeypatch):
     """What jax is asked to join."""
     found = []
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *given: found.append(given))
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **_: found.append(given))
     return found
 
 
@@ -74,7 +109,8 @@ def test_a_coordinator_is_enough_where_the_job_says_the_rest(asked):
     environment = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}  # as Open MPI 5 has it
     join_hosts("first:1234", None, None, environment)
     join_hosts("first:1234", 4, 2, {})
-    assert asked == [("first:1234", 4, 3), ("first:1234", 4, 2)]
+    join_hosts("first:1234", 4, None, {"JOB_COMPLETION_INDEX": "1"})  # Kubernetes without a client of its API
+    assert asked == [("first:1234", 4, 3), ("first:1234", 4, 2), ("first:1234", 4, 1)]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +127,7 @@ def test_a_job_that_does_not_say_enough_is_explained(asked, environment, says):
 
 
 def test_what_jax_cannot_find_is_explained(monkeypatch):
-    def fails():
+    def fails(**_):
         raise ValueError("coordinator_address should be defined.")
 
     monkeypatch.setattr(jax.distributed, "initialize", fails)

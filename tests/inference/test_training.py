@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
 from occamax.experiment.program import Program, Task
+from occamax.inference.estimators import LocalReparameterisation, SharedDraw
 from occamax.inference.initializers import Uniform, VarianceScaled
 from occamax.inference.optimizers import AdaBelief
 from occamax.inference.posteriors import IndependentNormals
@@ -94,6 +96,28 @@ def test_an_epoch_is_its_steps_one_by_one():
         assert np.isclose(info.neg_elbo, infos.neg_elbo[i], rtol=SINGLE)
     assert same(state.posterior, together.posterior, SINGLE)
     assert same(state.optimizer, together.optimizer, SINGLE)
+
+
+@pytest.mark.parametrize("estimator", [SharedDraw(), LocalReparameterisation()])
+def test_a_step_in_micro_batches_is_the_same_step(estimator):
+    """Plain descent by 1: what is taken off the posterior is the gradient. In less memory."""
+    model, _, data, *_ = setup()
+    jitter = lambda key, x: x + 0.5 * jax.random.normal(key, x.shape)  # noqa: E731
+    descent = optax.with_extra_args_support(optax.sgd(1.0))
+    posterior, found, memory = first().posterior, [], []
+    large = tuple(jnp.concatenate([part] * 16) for part in data)
+    for count in (1, 4):
+        stepper = Stepper(model, descent, estimator, jitter, micro_batches=count)
+        state = start(model, posterior, descent, jax.random.key(0))
+        given = state, large, jax.random.key(1)
+        step = jax.jit(lambda *given, stepper=stepper: stepper(*given, SIZE)).lower(*given).compile()
+        found.append(step(*given))
+        memory.append(step.memory_analysis().temp_size_in_bytes)
+    (one, told), (four, told_in_parts) = found
+    assert not same(one.posterior, posterior, 1e-2)
+    assert same(one.posterior, four.posterior, SINGLE)
+    assert np.allclose(told, told_in_parts, rtol=1e-5)
+    assert memory[1] < 0.6 * memory[0]
 
 
 @given(first_step=st.integers(0, 1000), cut=st.integers(1, 9))

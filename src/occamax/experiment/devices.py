@@ -63,10 +63,25 @@ class Devices:
         """What the length of a vector must be a multiple of."""
         return self.count if self.shard_weights else 1
 
-    def check_batch(self, batch: int) -> None:
+    @property
+    def spreads_over_hosts(self) -> bool:
+        """Whether no host has the vectors whole."""
+        return self.shard_weights and jax.process_count() > 1
+
+    @property
+    def vectors(self) -> NamedSharding:
+        """Where vectors [seeds, length] are."""
+        return self._sharding(None, AXIS)
+
+    def check_batch(self, batch: int, micro_batches: int = 1) -> None:
         """Refuses a batch that cannot be shared in equal parts."""
         if batch % self.count:
             raise ArgumentError(f"--batch: {batch} cannot be shared by {self.count} devices; make it a multiple")
+        own = batch // self.count
+        if own % micro_batches:
+            raise ArgumentError(
+                f"--micro-batches: {micro_batches} given, for {own} examples a device; it must divide them"
+            )
 
     def share(self, slope: Callable[..., Any], *arguments: Any) -> Any:
         """Inside a compiled program: the gradient and its figures over a batch of which each device sees a part. They
@@ -135,6 +150,8 @@ class Devices:
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             data = self._put(np.asarray(jax.random.key_data(leaf)), self._sharding())
             return jax.random.wrap_key_data(data)
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return jax.device_put(leaf, sharding)
         host = np.asarray(leaf)
         return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
@@ -144,10 +161,13 @@ class Devices:
             return tree
 
         def whole(leaf: Any) -> Any:
-            is_spread = isinstance(leaf, jax.Array) and not leaf.is_fully_replicated
-            return multihost_utils.process_allgather(leaf, tiled=True) if is_spread else leaf
+            return multihost_utils.process_allgather(leaf, tiled=True) if self.is_spread(leaf) else leaf
 
         return jax.tree.map(whole, tree)
+
+    def is_spread(self, leaf: Any) -> bool:
+        """Whether no host has an array whole."""
+        return isinstance(leaf, jax.Array) and not (leaf.is_fully_replicated or leaf.is_fully_addressable)
 
     def agree(self, flag: bool) -> bool:
         """Whether any host says so: all hosts must do the same."""
@@ -155,14 +175,25 @@ class Devices:
             return flag
         return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
+    def told_by_all(self, text: str) -> list[str]:
+        """What each host says, in order."""
+        if self.mesh is None or jax.process_count() == 1:
+            return [text]
+        own = np.frombuffer(text.encode(), np.uint8)
+        lengths = multihost_utils.process_allgather(np.int32(len(own)))
+        said = multihost_utils.process_allgather(np.pad(own, (0, int(lengths.max()) - len(own))))
+        return [bytes(line[:length]).decode() for line, length in zip(said, lengths, strict=True)]
+
     def wait_for_all(self, where: str) -> None:
         """Returns when every host has come here."""
         if self.mesh is not None and jax.process_count() > 1:
             multihost_utils.sync_global_devices(where)
 
     def _of(self, leaf: Any, length: int | None) -> NamedSharding:
+        """A mask stays whole, whether or not it is as long as the vectors: its bits are few beside their numbers."""
         shape = np.shape(leaf)
-        is_vector = self.shard_weights and length is not None and shape and shape[-1] == length
+        is_number = jnp.issubdtype(getattr(leaf, "dtype", np.float32), jnp.inexact)
+        is_vector = self.shard_weights and length is not None and is_number and shape and shape[-1] == length
         return self._sharding(*[None] * (len(shape) - 1), AXIS) if is_vector else self._sharding()
 
     def _sharding(self, *axes: str | None) -> NamedSharding:

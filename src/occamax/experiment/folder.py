@@ -1,6 +1,7 @@
 """A run folder: config.json, metrics.jsonl, summary.json, reductions.jsonl with reductions/, weights.safetensors,
 examples.json (what it says of single test examples), exports.jsonl (the files that were made of it), and checkpoints:
-checkpoint.safetensors, the one before it, and, where asked for, the one of the best objective.
+checkpoint.safetensors, the one before it, and, where asked for, the one of the best objective; parts/ holds what
+several hosts wrote of them.
 
 Plain arrays and data in and out: whoever reads a folder does not wait for jax.
 """
@@ -9,8 +10,8 @@ import errno
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ import numpy as np
 
 from ..errors import RunError
 from ..names import choose
-from ..storage import RunLock, copy_atomic, load_arrays, load_metadata, save_arrays, write_atomic
+from ..storage import RunLock, check_arrays, copy_atomic, load_arrays, load_metadata, save_arrays, write_atomic
+from ..storage.parts import Parts, forget_parts
 from .config import Config
 
 NATS = "predicted", "expected_nll", "divergence", "data_count", "allowed"  # of a reduction, see `Record`
@@ -150,17 +152,32 @@ class RunFolder:
                 write_atomic(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     def save_state(
-        self, arrays: Mapping[str, np.ndarray], place: Place, neg_elbo: float | None = None, keep_best: bool = False
+        self,
+        arrays: Mapping[str, np.ndarray],
+        place: Place,
+        neg_elbo: float | None = None,
+        keep_best: bool = False,
+        parts: Parts | None = None,
     ) -> None:
         """A new checkpoint; the one there becomes the one before it. `neg_elbo` of the whole epoch that led here: with
-        `keep_best` the lowest so far is also kept as the best."""
+        `keep_best` the lowest so far is also kept as the best. `parts`: what several hosts have written of it."""
         with explained(self.path):
             if self.checkpoint.exists():
                 copy_atomic(self.checkpoint, self.previous)
             words = {"neg_elbo": str(neg_elbo)} if neg_elbo is not None else {}
+            words |= {} if parts is None else parts.as_text()
             save_arrays(self.checkpoint, arrays, {**place.as_text(), **words})
             if keep_best and neg_elbo is not None and neg_elbo < self._best_so_far():
                 copy_atomic(self.checkpoint, self.best)
+            forget_parts(self.path, self._parts_kept())
+
+    def _parts_kept(self) -> Iterator[str]:
+        """The folders that the checkpoints speak of."""
+        for path in (self.checkpoint, self.previous, self.best):
+            with suppress(RunError):  # none, or damaged
+                parts = Parts.from_text(load_metadata(path), path)
+                if parts is not None:
+                    yield parts.name
 
     def _best_so_far(self) -> float:
         try:
@@ -168,15 +185,23 @@ class RunFolder:
         except (RunError, KeyError, ValueError):  # none yet, or damaged: the next one is the best
             return float("inf")
 
-    def checkpoints(self) -> dict[Place, Path]:
+    def checkpoints(
+        self, number: int = 0, count: int = 1, any_host: Callable[[bool], bool] = bool
+    ) -> dict[Place, Path]:
         """The checkpoints that training can go on from, the newest first. One that is damaged is named on standard
-        error; none at all is an error, never a silent start from nothing."""
+        error; none at all is an error, never a silent start from nothing. Where `count` hosts look at them together,
+        this is host `number`, and `any_host` tells whether one of them found damage."""
         found, problems = {}, []
         for path in (self.checkpoint, self.previous):
+            problem, place = None, Place(0)
             try:
-                found.setdefault(Place.from_text(load_arrays(path)[1], path), path)
+                place = Place.from_text(check_arrays(path, number, count), path)
             except RunError as error:
-                problems.append(str(error))
+                problem = str(error)
+            if any_host(problem is not None):
+                problems.append(problem or f"{path}: is damaged, as another host found")
+            else:
+                found.setdefault(place, path)
         if not found:
             raise RunError(f"{self.path}: no checkpoint can be used. {' '.join(problems)}")
         if problems and self.checkpoint not in found.values():
@@ -191,7 +216,7 @@ class RunFolder:
         if not path.is_file() and which == "best":
             raise RunError(f"{path}: was not kept; train with `keep_best` to have it")
         try:
-            load_arrays(path)
+            check_arrays(path)
         except RunError as error:
             other = " The one before it, of another epoch, is checkpoint `previous`." if which == "last" else ""
             raise RunError(f"{error}.{other}") from error

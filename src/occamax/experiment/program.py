@@ -55,11 +55,12 @@ class Program:
         self.task, self.devices = task, devices
         self.model, self.method, self.budget, self.seeds = task.model, task.method, task.budget, task.seeds
         self.longest_chunk = min(longest_chunk, LONGEST_CHUNK)
-        devices.check_batch(task.budget.batch_size)
+        devices.check_batch(task.budget.batch_size, task.budget.micro_batches)
         self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
         self.stepper = Stepper(
-            task.model, self.optimizer, task.method.estimator, task.augment, devices.share, task.method.batches
-        )
+            task.model, self.optimizer, task.method.estimator, task.augment, devices.share, task.method.batches,
+            task.budget.micro_batches,
+        )  # fmt: skip
         self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
             steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
             for steps in set(self.chunks)

@@ -19,13 +19,15 @@ from ..errors import ArgumentError, DivergedError, RunError, StoppedError
 from ..inference.likelihoods import Categorical
 from ..inference.model import Model
 from ..inference.training import State
-from ..storage import RunLock
-from .checkpoint import Loaded, load_state
+from ..storage import RunLock, load_arrays
+from ..storage.parts import require_orbax
+from .checkpoint import Loaded, load_state, state_from
 from .config import Config
 from .devices import Devices, is_first_host
 from .environment import environment, source_commit
 from .examining import examined
 from .folder import RunFolder
+from .hosts import losses_explained
 from .loop import Epoch, Evaluation, Loop, PausedError
 from .program import LONGEST_CHUNK, Program, Task, of_seed, stack
 from .progress import Progress
@@ -97,8 +99,10 @@ def train(experiment: Experiment, keeping: Keeping = Keeping()) -> list[Trained]
     if not keeping.paths:
         return Session(experiment, keeping, [], StopSignals()).train(None)
     source_commit()
+    if experiment.devices.spreads_over_hosts:
+        require_orbax()
     folders = _folders(experiment, keeping)
-    with ExitStack() as held, StopSignals() as stop:
+    with ExitStack() as held, StopSignals() as stop, losses_explained(keeping.how_to_resume):
         for folder in folders if is_first_host() else ():
             held.enter_context(RunLock(folder.path))
         session = Session(experiment, keeping, folders, stop)
@@ -150,13 +154,15 @@ class Session:
         """The newest place that the checkpoints of all seeds share; what was written after it is forgotten."""
         program = self.experiment.program()
         like = program.shape_of_one()
-        places = [list(folder.checkpoints()) for folder in self.folders]
+        hosts = (jax.process_index(), jax.process_count()) if self.devices.mesh is not None else (0, 1)
+        found = [folder.checkpoints(*hosts, self.devices.agree) for folder in self.folders]
+        places = [list(own) for own in found]
         shared = [place for place in places[0] if all(place in others for others in places[1:])]
         if not shared:
             pairs = zip(self.folders, places, strict=True)
             ends = ", ".join(f"{folder.path} at epoch {own[0].epoch}" for folder, own in pairs)
             raise RunError(f"resume: the seeds stopped at different epochs ({ends}). Resume each by itself.")
-        parts = [load_state(folder, like, shared[0], program.model.fill) for folder in self.folders]
+        parts = [load_state(own[shared[0]], like, shared[0], self.devices, program.model.fill) for own in found]
         self.devices.wait_for_all("every host has read the checkpoint")
         for folder in self.folders if is_first_host() else ():
             folder.rewind(shared[0].epoch)
@@ -191,8 +197,6 @@ class Session:
                 writer.pause(paused.epoch, paused.pause)
                 steps = paused.pause.info.neg_elbo.shape[-1]
                 raise self._stopped(f"in epoch {paused.epoch + 1} after {steps} steps") from None
-            except (RuntimeError, ValueError) as error:  # what jax raises of a lost host is one or the other
-                raise self._explained(error) from error
             finally:
                 if writer is not None:
                     writer.close()
@@ -228,16 +232,6 @@ class Session:
         words = f"stopped {where}; everything is saved. Continue with:\n  {self.keeping.how_to_resume}"
         return StoppedError(words, self.stop.signum or signal.SIGTERM)
 
-    def _explained(self, error: Exception) -> Exception:
-        """Where hosts work together, what one of them sees of another's end."""
-        if jax.process_count() == 1:
-            return error
-        said = (str(error) or repr(error)).splitlines()[0][:200]
-        return RunError(
-            f"another host of this run is gone ({said}). What it had saved is there; "
-            f"go on with as many hosts as are left:\n  {self.keeping.how_to_resume}"
-        )
-
     def _finished(
         self,
         program: Program,
@@ -247,12 +241,15 @@ class Session:
         seconds: float,
         answers: list[np.ndarray] | None,
     ) -> list[Trained]:
-        state = self.devices.gather(state)
+        is_read_back = bool(self.folders) and self.devices.spreads_over_hosts
+        state = state if is_read_back else self.devices.gather(state)
         if self.folders and not is_first_host():
             return []
         found = []
         for i, lines in enumerate(history):
-            own, summary = of_seed(state, i), {}
+            # the first host alone has them whole, once
+            own = self._read_back(program, i) if is_read_back else of_seed(state, i)
+            summary = {}
             if self.folders:
                 save_weights(self.folders[i], program.model, own)
                 if answers is not None and isinstance(program.model.likelihood, Categorical):
@@ -260,6 +257,11 @@ class Session:
                 summary = _summarise(program, self.folders[i], np.asarray(own.mask), rates, seconds)
             found.append(Trained(own, lines, summary))
         return found
+
+    def _read_back(self, program: Program, i: int) -> State:
+        """One seed's last state, on this host alone: what the hosts wrote of it."""
+        path = self.folders[i].checkpoint
+        return state_from(load_arrays(path)[0], program.shape_of_one(), path, program.model.fill)
 
     def _examine(self, folder: RunFolder, answers: np.ndarray) -> None:
         assert self.experiment.test is not None

@@ -22,11 +22,11 @@ from .priors import Prior
 
 class BatchPart(NamedTuple):
     """Some examples of a batch: the number of the first, how many the whole batch has, and the axis of devices that
-    share it."""
+    share it, if any do."""
 
-    start: Int[Array, ""]
+    start: Int[Array, ""] | int
     total: int
-    axis: str
+    axis: str | None
 
 
 class Model(eqx.Module):

@@ -67,7 +67,8 @@ class Info(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: **epochs** of **steps_per_epoch** steps on **batch_size** examples each.
+    """How long to train: **epochs** of **steps_per_epoch** steps on **batch_size** examples each,
+    which a device looks at in **micro_batches** parts, one after the other.
 
     Raises:
         ArgumentError: a number that is not whole and positive.
@@ -80,9 +81,10 @@ class Budget:
     epochs: int = 50
     steps_per_epoch: int = 500
     batch_size: int = 128
+    micro_batches: int = 1
 
     def __post_init__(self):
-        for name in ("epochs", "steps_per_epoch", "batch_size"):
+        for name in ("epochs", "steps_per_epoch", "batch_size", "micro_batches"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from 1 up")
@@ -157,11 +159,37 @@ def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
     return slope(*arguments, None)
 
 
+def in_micro_batches(slope: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The same slope, from a batch in `count` equal parts one after the other: their mean, in the memory of one. Each
+    example keeps its own random numbers, and all see one draw of the weights. A network with a state, as BatchNorm has,
+    sees each part as a batch of its own and carries its state from one to the next."""
+
+    def mean_slope(posterior: Any, mask: Any, buffers: Any, batch: Batch, key: Any, weight: Any, part: Any) -> Any:
+        size = len(batch[1]) // count
+        start, total, axis = (0, len(batch[1]), None) if part is None else part
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count, size, *leaf.shape[1:]), batch)
+
+        def one(carry: Any, given: Any) -> Any:
+            (total_so_far, buffers), (number, own) = carry, given
+            place = BatchPart(start + number * size, total, axis)
+            gradient, (info, buffers) = slope(posterior, mask, buffers, own, key, weight, place)
+            return (jax.tree.map(jnp.add, total_so_far, (gradient, info)), buffers), None
+
+        zero = jnp.float32(0)
+        nothing = jax.tree.map(jnp.zeros_like, eqx.filter(posterior, eqx.is_array)), Info(zero, zero, zero)
+        (summed, buffers), _ = lax.scan(one, (nothing, buffers), (jnp.arange(count), parts))
+        gradient, info = jax.tree.map(lambda leaf: leaf / count, summed)
+        return gradient, (info, buffers)
+
+    return mean_slope
+
+
 @dataclass(frozen=True)
 class Stepper:
     """How one step is made: of which model, by which optimiser, with which estimate of the likelihood. `augment`
     changes each example before it is looked at; `share` shares the work on the batch out over devices; `batches` says
-    which examples a step looks at."""
+    which examples a step looks at. `micro_batches`: into how many parts a device cuts its part of the batch, to have
+    the activations of one at a time; the step is the same."""
 
     model: Model
     optimizer: optax.GradientTransformationExtraArgs
@@ -169,6 +197,7 @@ class Stepper:
     augment: Augment | None = None
     share: Share = alone
     batches: Batches = WithReplacement()
+    micro_batches: int = 1
 
     def __call__(self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
         """One step on one batch of data of a given size."""
@@ -181,7 +210,8 @@ class Stepper:
             return gradient(posterior, self.model, mask, batch, key, data_size, weight, self.estimator, buffers, part)
 
         before: Any = state.posterior
-        gradient, (info, buffers) = self.share(slope, before, state.mask, state.buffers, batch, key, state.kl_weight)
+        whole = slope if self.micro_batches == 1 else in_micro_batches(slope, self.micro_batches)
+        gradient, (info, buffers) = self.share(whole, before, state.mask, state.buffers, batch, key, state.kl_weight)
         temper = state.kl_weight / data_size
         updates, optimizer_state = self.optimizer.update(gradient, state.optimizer, before, temper=temper)
         after = eqx.apply_updates(before, updates)

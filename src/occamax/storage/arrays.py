@@ -10,6 +10,7 @@ from safetensors.numpy import save
 
 from ..errors import RunError
 from .files import write_atomic
+from .parts import Parts
 
 FORMAT = "occamax-1"
 
@@ -30,7 +31,28 @@ def load_metadata(path: Path) -> dict[str, str]:
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays and metadata, checked against their digest."""
+    """Arrays and metadata, checked against their digest; also those that several hosts wrote in parts."""
+    arrays, metadata = load_own(path)
+    parts = Parts.from_text(metadata, path)
+    if parts is not None:
+        parts.check(path.parent)
+        arrays |= parts.whole(path.parent)
+        del metadata["parts"]
+    return arrays, metadata
+
+
+def check_arrays(path: Path, number: int = 0, count: int = 1) -> dict[str, str]:
+    """The metadata of a file that is as it was written. Where it has parts, `count` hosts share the reading of them:
+    this is host `number`."""
+    _, metadata = load_own(path)
+    parts = Parts.from_text(metadata, path)
+    if parts is not None:
+        parts.check(path.parent, number, count)
+    return metadata
+
+
+def load_own(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays that are in the file itself, and its metadata."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
