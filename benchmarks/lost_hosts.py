@@ -243,7 +243,7 @@ def main() -> None:
         if line.get("moment") in ("slow", "link")
     }
     summary = {
-        "command": f"python benchmarks/lost_hosts.py {asked}",
+        "command": f"python benchmarks/lost_hosts.py {asked}", "settings": " ".join(WORDS),
         "kills": len(killed), "hit": {moment: sum(line["moment"] == moment for line in killed) for moment in MOMENTS},
         "runs": sum("run" in line for line in found), "bad": len(bad),
         "longest": max((line["seconds"] for line in killed), default=None), **beside, **environment(),
