@@ -11,6 +11,7 @@ import curve
 import exports
 import exports_beside
 import float32
+import from_trained
 import levels
 import means
 import numpy as np
@@ -290,6 +291,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
+    "from-trained": lambda path: from_trained.table(trials.lines_of(path)),
     "target-by-natural": lambda path: classics.targets(trials.lines_of(path)),
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
