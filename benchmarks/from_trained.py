@@ -68,6 +68,7 @@ def measure(options: argparse.Namespace) -> None:
             line = {name: round(found.summary[name], 4) for name in FIGURES}
             line["total_steps"] = found.config.epochs * found.config.steps_per_epoch
             line["settings"] = found.config.settings
+            line["settings"] = found.config.settings
         else:
             start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
             line = trained(data, options, start)
