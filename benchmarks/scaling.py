@@ -21,6 +21,7 @@ the model is tested on them.
 """
 
 import argparse
+import functools
 import json
 import os
 import socket
@@ -120,7 +121,7 @@ def measure(out: Path) -> None:
         for i in range(devices):
             words = [sys.executable, str(Path(__file__).resolve()), "--child", str(devices), str(i), port]
             core = {sorted(os.sched_getaffinity(0))[i % len(os.sched_getaffinity(0))]}
-            pinned = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731
+            pinned = functools.partial(os.sched_setaffinity, 0, core)
             both.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=pinned, cwd=HERE))
         said = [process.communicate()[0] for process in both]
         assert [process.returncode for process in both] == [0] * devices

@@ -49,20 +49,20 @@ def trained(program: Program, data: Batch, state: State, epochs: int) -> State:
 
 
 def bound_of(program: Program, examples: Batch) -> Any:
-    """State → its bound at β = 1, in nats over the data set, and what each draw says of the likelihood."""
+    """State → its bound at β = 1, in nats over the data set, as each draw of the weights has it."""
     model, size, key = program.model, program.task.held_out.trained, jax.random.key(1)
 
     @jax.jit
-    def bound(state: State) -> tuple[jax.Array, jax.Array]:
+    def bound(state: State) -> jax.Array:
         each = log_likelihoods(model, state, state.mask, examples, key, DRAWS).reshape(DRAWS, -1).mean(1)
-        return size * each - state.posterior.divergence(model.latent_prior, state.mask), each
+        return size * each - state.posterior.divergence(model.latent_prior, state.mask)
 
     return bound
 
 
 def slopes(program: Program, state: State, inputs: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-    """∂ outputs / ∂ ŵ at the posterior mean (examples, outputs, weights), each multiplied by the root of the output's
-    curvature, so that the sum of their squares is the Gauss–Newton matrix."""
+    """∂ outputs / ∂ ŵ at the posterior mean (examples, outputs, weights), and the chances of the classes there
+    (examples, outputs)."""
     model = program.model
     unit, log_scales, _ = model.split(state.posterior.point)
 
@@ -72,8 +72,8 @@ def slopes(program: Program, state: State, inputs: jax.Array) -> tuple[np.ndarra
 
     @jax.jit
     def some(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        over = lambda function: jax.vmap(function, (None, 0))(unit, inputs)  # noqa: E731
-        return over(jax.jacrev(outputs)), jax.nn.softmax(over(outputs))
+        jacobian, found = (jax.vmap(function, (None, 0))(unit, inputs) for function in (jax.jacrev(outputs), outputs))
+        return jacobian, jax.nn.softmax(found)
 
     found = [some(part) for part in jnp.split(inputs, len(inputs) // 20)]
     return np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
@@ -108,13 +108,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     def go_on(state: State) -> State:
         return trained(later, data, jax.tree.map(lambda leaf: leaf[None].copy(), state), 1)
 
-    before, unchanged = bound(state)[0], bound(go_on(state))[0]
+    before, unchanged = bound(state), bound(go_on(state))
     lines = []
     for kind in kinds:
         for unit in rng.choice(kind.count, min(options.each, kind.count), replace=False):
             gone = kind.mark(jnp.zeros(model.layout.size, bool), jnp.arange(kind.count) == unit)
             without, own = remove(state, gone), np.flatnonzero(gone)
-            at_once, after = (bound(one)[0] - reference for one, reference in
+            at_once, after = (bound(one) - reference for one, reference in
                               ((without, before), (go_on(without), unchanged)))  # fmt: skip
             lines.append({
                 "kind": kind.name, "unit": int(unit), "weights": len(own),
