@@ -2,6 +2,7 @@
 
     python benchmarks/from_trained.py --data fashion_mini --network mlp --steps 100 --out results/from_trained.jsonl
     python benchmarks/from_trained.py --data fashion_mnist --network lenet --epochs 50 --steps 500 --seeds 3   # a GPU's
+    python benchmarks/from_trained.py --only trained --method bmr-natural --set kl_weight=0.05 --sparsity 0.9
 
 The dense network is trained by `ox.Plain()` for a third as long as the run from scratch, and kept in --keep. Its own
 line comes first: without its temperature, as most people have theirs, and with it.
@@ -16,6 +17,7 @@ import numpy as np
 from trials import command, lines_of, markdown, short
 
 import occamax as ox
+from occamax.command_words import method_from_words
 from occamax.experiment.environment import environment
 
 FIGURES = ("accuracy", "nll", "ece", "sparsity")
@@ -31,7 +33,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--samples", type=int, default=20)
     made.add_argument("--keep", type=Path, default=Path("runs/one_shot"), help="folder of the dense run")
-    made.add_argument("--only", help="dense, bare, scratch or trained; all unless given")
+    made.add_argument("--only", nargs="+", default=["dense", "bare", "scratch", "trained"], help="of the four kinds")
+    made.add_argument("--method", default="bmr")
+    made.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
+    made.add_argument("--sparsity", type=float, help="asked for; the evidence decides unless given")
+    made.add_argument("--precision", default="float32")
+    made.add_argument("--test", action=argparse.BooleanOptionalAction, default=True, help="or on held-out examples")
     made.add_argument("--out", type=Path)
     made.add_argument("--table", type=Path)
     return made
@@ -39,20 +46,24 @@ def parser() -> argparse.ArgumentParser:
 
 def dense(data: ox.Dataset, options: argparse.Namespace, is_bare: bool) -> Path:
     """The folder of the dense run; a bare one has no temperature and holds nothing out."""
-    path = options.keep / f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
+    kept = f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
+    path = options.keep / (kept if options.test else f"{kept}-held-out")
     if not (path / "summary.json").is_file():
         method = ox.Plain(calibration=None) if is_bare else ox.Plain()
         budget = {"epochs": max(1, options.epochs // 3), "steps_per_epoch": options.steps, "num_samples": 1}
+        budget["compute_dtype"] = options.precision
         ox.fit(ox.network_named(options.network), data, method, out=path, overwrite=path.exists(), **budget)
     return path
 
 
 def trained(data: ox.Dataset, options: argparse.Namespace, start: ox.Trained | None) -> dict:
     steps = options.steps if start is None else max(1, options.steps // 10)
-    began = time.perf_counter()
+    method, began = method_from_words(options.method, options.changes), time.perf_counter()
+    if options.sparsity is not None:
+        method = method.pruned_to(options.sparsity, options.epochs)
     fits = ox.fit(
-        ox.network_named(options.network), data, ox.BMR(), start=start, epochs=options.epochs, steps_per_epoch=steps,
-        seeds=options.seeds, num_samples=options.samples, curve_samples=1,
+        ox.network_named(options.network), data, method, start=start, epochs=options.epochs, steps_per_epoch=steps,
+        seeds=options.seeds, num_samples=options.samples, curve_samples=1, compute_dtype=options.precision,
     )  # fmt: skip
     each = {name: [round(fitted.history[-1][name], 4) for fitted in fits] for name in FIGURES}
     means = {name: round(float(np.mean(values)), 4) for name, values in each.items()}
@@ -62,17 +73,18 @@ def trained(data: ox.Dataset, options: argparse.Namespace, start: ox.Trained | N
 
 def measure(options: argparse.Namespace) -> None:
     data = ox.load_data(options.data, options.data_dir)
-    for kind in ("dense", "bare", "scratch", "trained") if options.only is None else (options.only,):
+    data = data if options.test else data.hold_out(min(10_000, len(data.train) // 5))
+    for kind in options.only:
         if kind in ("dense", "bare"):
             found = ox.load(dense(data, options, kind == "bare"))
             line = {name: round(found.summary[name], 4) for name in FIGURES}
             line["total_steps"] = found.config.epochs * found.config.steps_per_epoch
             line["settings"] = found.config.settings
-            line["settings"] = found.config.settings
         else:
             start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
             line = trained(data, options, start)
         names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
+        names |= {"method": options.method, "changes": options.changes, "level": options.sparsity, "test": options.test}
         line = {**names, **line, "command": command(), **environment()}
         print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
         if options.out is not None:

@@ -1,6 +1,6 @@
 """How cost grows with the number of weights and with the batch, Bayesian beside plain.
 
-    python benchmarks/growth.py [--most 1e7] [--out growth.json]
+    python benchmarks/growth.py [--most 1e7] [--plain plain] [--bayesian bmr-natural] [--out growth.json]
 
 An MLP of two hidden layers, from a tenth of a million weights up, at batch 128; then one of a million weights at
 batches from 32 up. Time per step in a compiled loop, memory of the compiled program; the last column is the growth of
@@ -23,6 +23,7 @@ from trials import command
 
 import occamax as ox
 from occamax.experiment.environment import environment
+from occamax.methods import METHODS
 
 WIDTHS = {0.1e6: 104, 1e6: 680, 10e6: 2790, 100e6: 9612}
 BATCHES = (32, 128, 512, 2048)
@@ -31,24 +32,30 @@ BATCHES = (32, 128, 512, 2048)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=float, default=1e7, help="the largest number of weights")
+    parser.add_argument("--least", type=float, default=0.0, help="the smallest")
+    parser.add_argument("--plain", default="map", choices=METHODS)
+    parser.add_argument("--bayesian", default="bmr-paper", choices=METHODS)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     dataset = ox.load_data("fashion_mini")
-    widths = [width for size, width in WIDTHS.items() if size <= options.most]
+    widths = [width for size, width in WIDTHS.items() if options.least <= size <= options.most]
+    pair = {"map": METHODS[options.plain](), "bmr": METHODS[options.bayesian]()}
     sweeps = {
-        "weights": [measure(dataset, width, 128, options.steps) for width in widths],
-        "batch": [measure(dataset, WIDTHS[1e6], batch, options.steps) for batch in BATCHES],
+        "weights": [measure(dataset, pair, width, 128, options.steps) for width in widths],
+        "batch": [measure(dataset, pair, WIDTHS[1e6], batch, options.steps) for batch in BATCHES],
     }
     for name, rows in sweeps.items():
         Console(highlight=False).print(table_of(name, rows))
     if options.out is not None:
-        options.out.write_text(json.dumps({"command": command(), **environment(), **sweeps}, indent=2) + "\n")
+        methods = {name: method.as_data() for name, method in pair.items()}
+        found = {"command": command(), **environment(), "methods": methods, **sweeps}
+        options.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def measure(dataset: ox.Dataset, width: int, batch: int, steps: int) -> dict[str, Any]:
+def measure(dataset: ox.Dataset, pair: dict[str, ox.Method], width: int, batch: int, steps: int) -> dict[str, Any]:
     row: dict[str, Any] = {"batch": batch}
-    for name, method in (("map", ox.MAP()), ("bmr", ox.PaperBMR())):
+    for name, method in pair.items():
         network = ox.MLP(dataset.shape, dataset.classes, (width, width), key=jax.random.key(0))
         program = contenders.program_of(dataset, network, method, steps, batch=batch)
         state, data = program.start(), contenders.on_device(dataset.train)

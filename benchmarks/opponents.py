@@ -36,10 +36,19 @@ RATES = {"adamw": (1e-3, 3e-3), "sgd": (0.05, 0.2)}
 DECAYS = {"adamw": (0.01, 0.1, 0.5, 1.2), "sgd": (5e-4, 1e-3, 2e-3)}
 DROPOUTS = (0.0, 0.2, 0.5)
 SHOWN = ("accuracy", "nll", "ece")
+QUICK = {
+    *(
+        f"adamw rate 0.001 decay {decay:g} dropout {dropout:g}"
+        for decay in (0.1, 0.5, 1.2)
+        for dropout in (0.0, 0.2, 0.5)
+    ),
+    *(f"adamw rate 0.003 decay 0.5 dropout {dropout:g}" for dropout in (0.2, 0.5)),
+    *(f"sgd rate 0.05 decay {decay:g} dropout 0" for decay in (5e-4, 2e-3)),
+}
 
 
-def grid(network: str, few: bool) -> dict[str, Method]:
-    """Plain training in every way that is tried, by what tables call it."""
+def grid(network: str, few: bool, quick: bool = False) -> dict[str, Method]:
+    """Plain training in every way that is tried, by what tables call it; `quick` are those that were best somewhere."""
     found, takes_dropout = {}, "dropout" in inspect.signature(ox.network_named(network).build).parameters
     for kind, rates in RATES.items():
         for rate in rates:
@@ -48,7 +57,9 @@ def grid(network: str, few: bool) -> dict[str, Method]:
                     how = AdamW(decay) if kind == "adamw" else Momentum(0.9, decay)
                     made = Plain(optimizer=how, learning_rate=Cosine(rate, warm_up=0.02), dropout=dropout)
                     found[f"{kind} rate {rate:g} decay {decay:g} dropout {dropout:g}"] = made
-    return dict(list(found.items())[:2]) if few else found
+    if few:
+        return dict(list(found.items())[:2])
+    return {name: method for name, method in found.items() if not quick or name in QUICK}
 
 
 def ours(epochs: int, sparsities: list[float]) -> dict[str, Method]:
@@ -137,7 +148,7 @@ class Study:
         return min(ways)[1:]
 
     def all(self) -> None:
-        o, methods = self.options, grid(self.options.network, self.options.few)
+        o, methods = self.options, grid(self.options.network, self.options.few, self.options.quick)
         best, how = self.tuned(methods, "tune")
         self.run("test", f"tuned: {best}{_stopped(how)}", methods[best], MEMBERS, how)
         if not ox.network_named(o.network).name.endswith("-bn"):  # snapshots of weights do not fit its averages
@@ -147,7 +158,8 @@ class Study:
             best, how = self.tuned(pruned, f"tune at {s:g}")
             self.run("test", f"tuned at {s:g}, magnitudes: {best}{_stopped(how)}", pruned[best], o.seeds, how)
         for name, method in ours(o.epochs, o.sparsity).items():
-            self.run("test", name, method, o.seeds)
+            if not o.quick or not name.endswith("dense"):
+                self.run("test", name, method, o.seeds)
 
 
 def _stopped(how: str) -> str:
@@ -173,6 +185,7 @@ def main(say: Callable[[str], None] = print) -> None:
     parser.add_argument("network", nargs="?")
     parser.add_argument("--sparsity", type=float, nargs="*", default=[], help="also pruned to these")
     parser.add_argument("--few", action="store_true", help="two ways of plain training only, to try the command")
+    parser.add_argument("--quick", action="store_true", help="a third of the ways only, and no dense ones of ours")
     parser.add_argument("--minutes", type=float, help="begin no run after so many")
     options = parser.parse_args()
     if options.table:

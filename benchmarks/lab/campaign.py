@@ -6,7 +6,8 @@
 
 Each job is a command of benchmarks/ that keeps a line for each run and does not repeat what is in its file; one that is
 over its limit is stopped, and loses the run it was in. `campaign.jsonl` says how each ended. `film_snippets` must lie
-in DATA where the machine has no index of packages.
+in DATA where the machine has no index of packages. What is chosen among candidates is chosen on validation data, here;
+only then do the jobs run that look at the test set.
 
 Seen on an H200: XLA_FLAGS="--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2", a compilation cache and
 XLA_PYTHON_CLIENT_PREALLOCATE=false; one ResNet-20 alone takes 1.8 ms a step, eight under MPS (`nvidia-cuda-mps-control
@@ -20,70 +21,168 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
+from threading import Condition
 
 import numpy as np
 
 HERE = Path(__file__).parents[1]
-LEVELS = ("0", "0.5", "0.8", "0.9", "0.95", "0.98")
-RATES = (0.05, 0.1, 0.2)
-PAPER = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in
-         ("mlp", "lenet", "mixer", "vit")]  # fmt: skip
-# Where it is told how much goes: the rate kept up while weights go, a KL weight that is heavier then, lighter for the
-# survivors. On MNIST it was no more than a seed's spread (`docs/lab/notebook.md`, *A target by natural gradients*)
-COOLING = ("learning_rate=Ramp(0.1,0.0,0.6,1.0)", "kl_weight=Ramp(0.5,0.1,0.6,1.0)")
-# Every datum counted more often, where augmentation makes more of it; the first deviations are of a curvature of .1
-COLDER = ("prior=NormalPrior({std})", "kl_weight={beta}", "posterior=MeanField({first})")
+HALF = ("--precision", "bfloat16")
+LEVELS = ("0", "0.9", "0.95", "0.5", "0.8", "0.98")
+FLIPS = ("--augment", "flip", "crop", "--steps", "390")
+SMALL = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in ("mlp", "lenet")]
+LARGE = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in ("mixer", "vit")]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command; `minutes` it may take. `text` its data are texts."""
+    """One command; `minutes` it may take. `text` its data are texts. `choice` whose best
+    candidate it takes."""
 
     name: str
     script: str
     words: tuple[str, ...]
-    minutes: float
+    minutes: float = 20
     text: bool = False
     alone: bool = False  # it is timed
+    choice: str | None = None
+    after: str | None = None  # the job that must have ended before
+
+
+def rate(value: float) -> str:
+    return f"learning_rate=Cosine({value},warm_up=0.02)"
+
+
+def colder(beta: float, std: float) -> tuple[str, ...]:
+    """A KL weight and a prior with first deviations of a curvature of .1 for 47,500 examples."""
+    first = round((beta / (47_500 * 0.1)) ** 0.5 / std, 4)
+    return f"prior=NormalPrior({std})", f"kl_weight={beta}", f"posterior=MeanField({first})"
+
+
+# What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate
+CHOICES = {
+    "rate": {str(value): (rate(value),) for value in (0.05, 0.1, 0.2)},
+    "augmented": {
+        str(part): (*colder(1 / part, std), rate(0.2)) for part, std in ((32, 0.17), (64, 0.12), (256, 0.06))
+    },
+    "adamw": {
+        "slow": ("optimizer=AdamW(1.2)", rate(1e-3)),
+        "fast": ("optimizer=AdamW(0.4)", rate(3e-3)),
+    },
+}
+
+
+def chosen_among() -> list[Job]:
+    """The candidates on validation data; a job's name begins with its choice and candidate."""
+    found = []
+    for name, changes in CHOICES["augmented"].items():
+        words = (
+            "cifar10",
+            "resnet20",
+            "bmr-natural",
+            "--set",
+            *changes,
+            "--levels",
+            "0.9",
+            "--epochs",
+            "60",
+            *FLIPS,
+            *HALF,
+        )
+        found.append(Job(f"augmented-{name}", "levels.py", words))
+    for name, changes in CHOICES["rate"].items():
+        for level in ("0", "0.95"):
+            words = ("cifar10", "resnet20", "bmr-natural", "--set", *changes, "--levels", level, *HALF)
+            found.append(Job(f"rate-{name}-{level}", "levels.py", words))
+    for name, changes in CHOICES["adamw"].items():
+        for level in ("0.9", "0.98"):
+            words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level, *HALF)
+            found.append(Job(f"adamw-{name}-{level}", "levels.py", words))
+    return found
+
+
+def finals(seed: int, levels: tuple[str, ...]) -> list[Job]:
+    """ResNet-20 on the test set at the chosen rate."""
+    words = ("cifar10", "resnet20", "bmr-natural", *HALF, "--test", "--first-seed", str(seed), "--levels")
+    return [Job(f"resnet20-{level}-{seed}", "levels.py", (*words, level), choice="rate") for level in levels]
+
+
+def timed() -> list[Job]:
+    speed = ("--networks", "mlp", "lenet", "resnet20", "--methods", "map", "bmr-natural", "--no-details", "--peers")
+    growth = ("--plain", "plain", "--bayesian", "bmr-natural", "--least", "1e8", "--most", "1e8")
+    return [
+        Job("times", "speed.py", (*speed, "--steps", "300"), 4, alone=True),
+        Job("hundred-million", "growth.py", growth, 3, alone=True),
+    ]
+
+
+def from_trained() -> list[Job]:
+    """A tenth of the steps from trained weights: how cold it must be, on validation data."""
+    found = []
+    for data, network in (("fashion_mnist", "lenet"), ("cifar10", "resnet20")):
+        shared = ("--data", data, "--network", network, "--epochs", "50", "--steps", "500", "--no-test", *HALF)
+        first = Job(f"trained-{network}-dense", "from_trained.py", (*shared, "--only", "dense"))
+        found.append(first)
+        for beta in (0.25, 0.05, 0.01):
+            words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
+            words += ("--set", f"kl_weight={beta}")
+            found.append(Job(f"trained-{network}-{beta}", "from_trained.py", words, after=first.name))
+    return found
 
 
 def jobs() -> list[Job]:
-    """First what decides most: the rate, on validation data; then the test set; then the opponents."""
-    speed = ("--networks", "mlp", "lenet", "resnet20", "--methods", "map", "bmr-natural", "--no-details", "--peers")
-    found = [Job("times", "speed.py", (*speed, "--steps", "300"), 8, alone=True)]
-    half = ("--precision", "bfloat16")
-    for rate in RATES:
-        change = ("--set", f"learning_rate=Cosine({rate},warm_up=0.02)")
-        for level in ("0", "0.95"):
-            words = ("cifar10", "resnet20", "bmr-natural", *change, "--levels", level, *half)
-            found.append(Job(f"rate-{rate:g}-resnet20-{level}", "levels.py", words, 10))
-        for network in ("vit", "mixer"):
-            words = ("cifar10", network, "bmr-natural", *change, *half)
-            found.append(Job(f"rate-{rate:g}-{network}", "levels.py", words, 10))
-    for seed in range(3):
-        for level in LEVELS:
-            words = ("cifar10", "resnet20", "bmr-natural", "--levels", level, "--first-seed", str(seed), "--test")
-            words += half
-            found.append(Job(f"resnet20-{level}-{seed}", "levels.py", words, 10))
-    words = ("cifar10", "resnet20", "bmr-natural", "--set", *COOLING, "--levels", "0.9", "0.95", "0.98", *half)
-    found.append(Job("cooling-resnet20", "levels.py", words, 20))
-    for beta, std in ((1 / 16, 0.17), (1 / 32, 0.17), (1 / 32, 0.25)):
-        first = round((beta / (47_500 * 0.1)) ** 0.5 / std, 4)
-        changes = [change.format(beta=beta, std=std, first=first) for change in COLDER]
-        words = ("cifar10", "resnet20", "bmr-natural", "--set", *changes, "--augment", "flip", "crop", "--levels",
-                 "0.9", "--epochs", "200", "--steps", "390", *half)  # fmt: skip
-        found.append(Job(f"augmented-{beta:g}-{std:g}", "levels.py", words, 20))  # on validation data: to choose by
-    text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9")
+    """By priority; what takes long comes early enough to end."""
+    hundred = (
+        "cifar100",
+        "resnet20",
+        "bmr-natural",
+        "--set",
+        *colder(1 / 16, 0.17),
+        rate(0.2),
+        *FLIPS,
+        *HALF,
+        "--test",
+    )
+    found = [*timed(), *chosen_among()]
+    for level in ("0", "0.8"):
+        found.append(Job(f"cifar100-{level}", "levels.py", (*hundred, "--epochs", "120", "--levels", level), 30))
+    words = ("cifar10", "resnet20", "bmr-natural", "--test", "--levels", "0.9", "--epochs", "200", *FLIPS, *HALF)
+    found.append(Job("augmented-test", "levels.py", words, 30, choice="augmented"))
+    found += [*finals(0, LEVELS), *finals(1, LEVELS[:3]), *finals(2, LEVELS[:3])]
+    for network in ("vit", "mixer"):
+        for name, changes in (("bmr-natural", ("--set", rate(0.05))), ("bmr", ())):
+            words = ("cifar10", network, name, *changes, *HALF)
+            found.append(Job(f"{network}-{name}", "levels.py", words))
+    for level in LEVELS[1:]:
+        words = ("cifar10", "resnet20", "plain", "--test", "--levels", level, *HALF)
+        found.append(Job(f"plain-{level}", "levels.py", words, choice="adamw"))
+    words = ("cifar10", "resnet20", "plain", "--test", "--levels", "0", *HALF, "--set", *CHOICES["adamw"]["slow"])
+    found += [Job("plain-0", "levels.py", words), *finals(1, LEVELS[3:]), *finals(2, LEVELS[3:]), *from_trained()]
+    text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", text, 40, text=True))
-    pruned = ("cifar10", "resnet20", "--sparsity", "0.9", "0.95", "0.98")
-    found.append(Job("opponents-resnet20", "opponents.py", pruned, 120))
-    for data, network in PAPER:
-        precision = half if network in ("mixer", "vit") else ()
-        found.append(Job(f"opponents-{data}-{network}", "opponents.py", (data, network, *precision), 90))
+    for data, network in SMALL:
+        found.append(Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3"), 40))
+    for data, network in LARGE:
+        found.append(
+            Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3", *HALF), 90)
+        )
     return found
+
+
+def best(choice: str, folder: Path) -> tuple[str, ...]:
+    """The values of the candidate with the lowest NLL, summed over its jobs; one that did not end is out."""
+    found = {}
+    for name, changes in CHOICES[choice].items():
+        own = [job.name for job in chosen_among() if job.name.startswith(f"{choice}-{name}")]
+        lines = [folder / f"{job}.jsonl" for job in own]
+        if all(path.exists() and path.read_text() for path in lines):
+            found[name] = sum(json.loads(path.read_text().splitlines()[-1])["nll"] for path in lines), changes
+    print(f"{choice}: { ({name: round(nll, 4) for name, (nll, _) in found.items()}) }", flush=True)
+    return min(found.values())[1]
 
 
 def short(job: Job, folder: Path) -> Job:
@@ -95,10 +194,16 @@ def short(job: Job, folder: Path) -> Job:
         inputs = rng.integers(0, 50, shape, np.int32) if job.text else rng.integers(0, 256, shape, np.uint8)
         np.savez(path, x=inputs, y=np.arange(60) % 2)
     if job.alone:
-        return Job(job.name, job.script, (*job.words[:-1], "2", "--rounds", "1"), job.minutes, alone=True)
-    words = tuple(str(path) if i == 0 else word for i, word in enumerate(job.words))
-    quick = ("--epochs", "4", "--steps", "2", "--samples", "2", "--seeds", "1")
-    return Job(job.name, job.script, (*words, *quick, *(("--few",) if job.script == "opponents.py" else ())), 10)
+        steps = (
+            "--steps",
+            "2",
+            *(("--rounds", "1") if job.script == "speed.py" else ("--least", "0", "--most", "2e5")),
+        )
+        return replace(job, words=(*job.words, *steps))
+    names = ("fashion_mnist", "cifar10", "cifar100", "film_snippets")
+    words = tuple(str(path) if word in names else word for word in job.words)
+    quick = ("--epochs", "4", "--steps", "10", "--samples", "2", "--seeds", "1")
+    return replace(job, words=(*words, *quick, *(("--few",) if job.script == "opponents.py" else ())), minutes=10)
 
 
 def command(job: Job, options: argparse.Namespace) -> list[str]:
@@ -135,37 +240,71 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="for all of it")
     parser.add_argument("--workers", type=int, default=1, help="jobs at once")
-    parser.add_argument("--only", nargs="+", help="names of jobs")
+    parser.add_argument("--only", nargs="+", help="names of jobs, or patterns of them")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--try", action="store_true", dest="trial", help="two steps of each, on made-up data")
     options = parser.parse_args()
-    wanted = [job for job in jobs() if not options.only or job.name in options.only]
+    patterns = options.only or ["*"]
+    wanted = [job for job in jobs() if any(fnmatch(job.name, pattern) for pattern in patterns)]
     if options.list:
         print("\n".join(f"{job.name:32} {job.minutes:4g} min  {job.script} {shlex.join(job.words)}" for job in wanted))
         return
     if options.out is None:
         parser.error("--out is needed")
     options.out.mkdir(parents=True, exist_ok=True)
-    end, kept = time.perf_counter() + 60 * options.minutes, options.out / "campaign.jsonl"
-    ended = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    finished = {line["name"] for line in ended if line["ended"] == "done"}
+    campaign = Campaign(wanted, options)
+    campaign.work(lambda job: job.alone)
+    with ThreadPoolExecutor(options.workers) as pool:
+        for worker in [pool.submit(campaign.work) for _ in range(options.workers)]:
+            worker.result()
 
-    def do(job: Job) -> None:
-        left = (end - time.perf_counter()) / 60
-        if job.name in finished or left <= 0:
-            return
-        began = time.perf_counter()
-        how = run(short(job, options.out) if options.trial else job, options, min(job.minutes, left))
+
+class Campaign:
+    """Jobs in order of priority, shared by several workers. One that takes a choice waits for all its candidates."""
+
+    def __init__(self, wanted: list[Job], options: argparse.Namespace):
+        self.options, self.changed = options, Condition()
+        self.end, self.kept = time.perf_counter() + 60 * options.minutes, options.out / "campaign.jsonl"
+        finished = {line["name"] for line in self.lines() if line["ended"] == "done"}
+        self.pending = [job for job in wanted if job.name not in finished]
+
+    def lines(self) -> list[dict]:
+        return [json.loads(line) for line in self.kept.read_text().splitlines()] if self.kept.exists() else []
+
+    def is_ready(self, job: Job) -> bool:
+        over = {line["name"] for line in self.lines()}
+        candidates = [other.name for other in chosen_among() if other.name.startswith(f"{job.choice}-")]
+        return {*candidates, *([job.after] if job.after else [])} <= over
+
+    def work(self, kind: Callable[[Job], bool] = lambda job: True) -> None:
+        """Jobs of a kind, one after the other, until none is left."""
+        while (job := self.take(kind)) is not None:
+            self.do(job)
+
+    def take(self, kind: Callable[[Job], bool]) -> Job | None:
+        with self.changed:
+            while time.perf_counter() < self.end:
+                left = [job for job in self.pending if kind(job)]
+                job = next((job for job in left if self.is_ready(job)), None)
+                if job is not None:
+                    self.pending.remove(job)
+                    return job
+                if not left:
+                    return None
+                self.changed.wait(5)
+            return None
+
+    def do(self, job: Job) -> None:
+        began, left = time.perf_counter(), (self.end - time.perf_counter()) / 60
+        if job.choice is not None:
+            job = replace(job, words=(*job.words, "--set", *best(job.choice, self.options.out)))
+        how = run(short(job, self.options.out) if self.options.trial else job, self.options, min(job.minutes, left))
         line = {"name": job.name, "ended": how, "seconds": round(time.perf_counter() - began)}
         print(f"  {job.name}: {how} after {line['seconds']} s", flush=True)
-        with open(kept, "a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    for job in wanted:
-        if job.alone:
-            do(job)
-    with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(do, [job for job in wanted if not job.alone]))
+        with self.changed:
+            with open(self.kept, "a") as file:
+                file.write(json.dumps(line) + "\n")
+            self.changed.notify_all()
 
 
 if __name__ == "__main__":
