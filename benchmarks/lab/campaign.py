@@ -89,7 +89,7 @@ def chosen_among() -> list[Job]:
             "--levels",
             "0.9",
             "--epochs",
-            "60",
+            "50",
             *FLIPS,
             *HALF,
         )
@@ -124,7 +124,8 @@ def from_trained() -> list[Job]:
     """A tenth of the steps from trained weights: how cold it must be, on validation data."""
     found = []
     for data, network in (("fashion_mnist", "lenet"), ("cifar10", "resnet20")):
-        shared = ("--data", data, "--network", network, "--epochs", "50", "--steps", "500", "--no-test", *HALF)
+        shared = ("--data", data, "--network", network, "--epochs", "50", "--steps", "500", "--no-test")
+        shared += HALF if network == "resnet20" else ()  # XLA has no product of this shape for LeNet in bfloat16
         first = Job(f"trained-{network}-dense", "from_trained.py", (*shared, "--only", "dense"))
         found.append(first)
         for beta in (0.25, 0.05, 0.01):
@@ -150,18 +151,18 @@ def jobs() -> list[Job]:
     found = [*timed(), *chosen_among()]
     for level in ("0", "0.8"):
         found.append(Job(f"cifar100-{level}", "levels.py", (*hundred, "--epochs", "120", "--levels", level), 30))
-    words = ("cifar10", "resnet20", "bmr-natural", "--test", "--levels", "0.9", "--epochs", "200", *FLIPS, *HALF)
+    words = ("cifar10", "resnet20", "bmr-natural", "--test", "--levels", "0.9", "--epochs", "120", *FLIPS, *HALF)
     found.append(Job("augmented-test", "levels.py", words, 30, choice="augmented"))
-    found += [*finals(0, LEVELS), *finals(1, LEVELS[:3]), *finals(2, LEVELS[:3])]
     for network in ("vit", "mixer"):
         for name, changes in (("bmr-natural", ("--set", rate(0.05))), ("bmr", ())):
             words = ("cifar10", network, name, *changes, *HALF)
             found.append(Job(f"{network}-{name}", "levels.py", words))
-    for level in LEVELS[1:]:
-        words = ("cifar10", "resnet20", "plain", "--test", "--levels", level, *HALF)
-        found.append(Job(f"plain-{level}", "levels.py", words, choice="adamw"))
-    words = ("cifar10", "resnet20", "plain", "--test", "--levels", "0", *HALF, "--set", *CHOICES["adamw"]["slow"])
-    found += [Job("plain-0", "levels.py", words), *finals(1, LEVELS[3:]), *finals(2, LEVELS[3:]), *from_trained()]
+    found += finals(0, LEVELS)
+    words = ("cifar10", "resnet20", "plain", "--test", *HALF, "--levels")
+    found += [Job(f"plain-{level}", "levels.py", (*words, level), choice="adamw") for level in LEVELS[1:]]
+    found.append(Job("plain-0", "levels.py", (*words, "0", "--set", *CHOICES["adamw"]["slow"])))
+    found += [*finals(1, LEVELS[:3]), *finals(2, LEVELS[:3]), *from_trained()]
+    found += [*finals(1, LEVELS[3:]), *finals(2, LEVELS[3:])]
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", text, 40, text=True))
     for data, network in SMALL:
