@@ -268,19 +268,39 @@ def lab_tests(path: Path) -> dict[tuple[float, bool], list[list[float]]]:
 
 def lab_test(path: Path) -> str:
     """The lab's runs on the test set as a table."""
-    found, rows = lab_tests(path), []
+    return _beside(lab_tests(path), "natural gradients (prototype), by ΔF")
+
+
+def package_tests(path: Path, lab: Path) -> dict[tuple[float, bool], list[list[float]]]:
+    """As `lab_tests`: the package's runs on the test set, beside the plain training of the lab at the same levels."""
+    ours: dict[tuple[float, bool], list[list[float]]] = {}
+    for line in trials.lines_of(path):
+        seeds = zip(*(line["each"][name] for name in ("accuracy", "nll", "ece")), strict=True)
+        ours.setdefault((line["level"], False), []).extend([list(seed) for seed in seeds])
+    theirs = {key: seeds for key, seeds in lab_tests(lab).items() if key[1] and (key[0], False) in ours}
+    return ours | theirs
+
+
+def package_test(path: Path, lab: Path) -> str:
+    """The package's runs on the test set as a table."""
+    return _beside(package_tests(path, lab), "occamax, by ΔF")
+
+
+def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> str:
+    rows = []
     for level in sorted({level for level, _ in found}):
         cells = []
         for plain in (False, True):
             each = dict(zip(("accuracy", "nll", "ece"), zip(*found[level, plain], strict=True), strict=True))
             line = {"each": each} | {name: float(np.mean(values)) for name, values in each.items()}
-            cells.append(_figures(line, " / "))
-        rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells, str(len(found[level, False]))])
-    return trials.markdown(["pruned", "natural gradients (prototype), by ΔF", "AdamW, by magnitude", "seeds"], rows)
+            cells += [_figures(line, " / "), str(len(found[level, plain]))]
+        rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells])
+    return trials.markdown(["pruned", title, "seeds", "AdamW, by magnitude", "seeds"], rows)
 
 
 KINDS: dict[str, Callable[..., str]] = {
     "lab-test": lab_test,
+    "package-test": package_test,
     "study": study_table,
     "safety": lambda path: safety.table(trials.lines_of(path)),
     "curve": lambda path: curve.table(trials.lines_of(path)),

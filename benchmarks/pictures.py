@@ -8,7 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
-from page_tables import lab_tests
+from page_tables import package_tests
 
 import occamax as ox
 from occamax.report.figures import drawn, new_figure
@@ -65,7 +65,8 @@ def delta_f() -> Figure:
 def front() -> Figure:
     """What the README's table says: accuracy, NLL and ECE as more weights go, the mean over seeds and a line from the
     lowest to the highest."""
-    found = lab_tests(ROOT / "results" / "lab" / "natural.jsonl")
+    results = ROOT / "results"
+    found = package_tests(results / "study" / "resnet20-on-the-test-set.jsonl", results / "lab" / "natural.jsonl")
     levels = sorted({level for level, _ in found})
     figure, axes = new_figure(3, 1, 3.3, 2.8)
     ways = ((False, GOES, "o", "-", "Bayesian,\nby ΔF"), (True, STAYS, "^", "--", "AdamW,\nby magnitude"))
