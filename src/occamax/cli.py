@@ -63,6 +63,12 @@ def train(
     micro_batches: Annotated[
         int, typer.Option(help="In how many parts, one after the other, a device looks at its batch: less memory.")
     ] = 1,
+    recompute_activations: Annotated[
+        bool,
+        typer.Option(
+            "--recompute-activations", help="In the backward pass instead of keeping them all: less memory, more time."
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Which random numbers.")] = 0,
     seeds: Annotated[int | None, typer.Option(help="Train seeds 0 to N−1 at once, a run folder each.")] = None,
     samples: Annotated[int, typer.Option(help="Draws of the weights in an evaluation.")] = 100,
@@ -161,7 +167,7 @@ def train(
     with _stoppable():
         fits = fit(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
-            micro_batches=micro_batches, unit_price=unit_price, unit_cost=cost_named(unit_cost), augment=changes, fixed=fixed,
+            micro_batches=micro_batches, recompute_activations=recompute_activations, unit_price=unit_price, unit_cost=cost_named(unit_cost), augment=changes, fixed=fixed,
             compute_dtype=precision, num_samples=samples,
             curve_samples=curve_samples, devices=where, out=place, resume=resume, overwrite=overwrite,
             keep_best=keep_best, halvings=halvings, progress=not (quiet or json_lines),

@@ -294,6 +294,7 @@ def fit(  # the one door: everything that a run can be told
     steps_per_epoch: int = 500,
     batch_size: int = 128,
     micro_batches: int = 1,
+    recompute_activations: bool = False,
     seed: int = 0,
     seeds: int | Sequence[int] | None = None,
     sparsity: float | None = None,
@@ -335,6 +336,7 @@ def fit(  # the one door: everything that a run can be told
     **num_samples** draws of the weights in the last evaluation, **curve_samples** in those before.
     **devices** shares the batch out over so many, or as an `ox.Devices` says. **micro_batches** is in how many parts,
     one after the other, a device looks at its batch: the same steps in less memory (but BatchNorm sees parts).
+    **recompute_activations** in the backward pass in place of keeping them (activation checkpointing): less memory too.
     **out** keeps the run in a folder (one a seed inside it, with `seeds`): a killed or stopped run goes on with
     **resume**, **overwrite** replaces it, **keep_best** also keeps the checkpoint of the best objective, **halvings**
     goes back and halves the rate that often when the objective diverges.
@@ -372,7 +374,7 @@ def fit(  # the one door: everything that a run can be told
     image_size = network.image_size if isinstance(network, NetworkSource) else None
     dtype = _dtype(compute_dtype)
     found = read_data(data, test, preprocess, image_size)
-    model = build_model(network, found, method, likelihood, fixed, dtype, where)
+    model = build_model(network, found, method, likelihood, fixed, dtype, where, recompute_activations)
     change = checked_augmentation(augment, found)
     held_out = held_out_of(method.calibration, len(found))
     begin = starting.prepare_start(start, network, model, found, held_out)
