@@ -194,14 +194,16 @@ class Model(eqx.Module):
         means = self.prior.weights(self.layout, jnp.where(mask, unit_mean, 0.0), log_scales)
         sample, mean, std = (self.layout.bind(self.network, v) for v in (self.weights(latents, mask), means, stds))
 
-        def one(networks: tuple[Any, Any, Any], x: Array, dropout: PRNGKeyArray, local: PRNGKeyArray) -> Array:
-            network = self._cast(estimator.network(*networks, local))
-            x = self._cast(self.preprocess(x))
-            return (network(x, key=dropout) if self.calling.takes_key else network(x)).astype(jnp.float32)
+        def ask(sample: Any, mean: Any, std: Any, *examples: Any) -> Array:
+            def one(x: Array, dropout: PRNGKeyArray, local: PRNGKeyArray) -> Array:
+                network = self._cast(estimator.network(sample, mean, std, local))
+                x = self._cast(self.preprocess(x))
+                return (network(x, key=dropout) if self.calling.takes_key else network(x)).astype(jnp.float32)
+
+            return jax.vmap(one)(*examples)
 
         keys = (keys_of(own, len(inputs), part) for own in (dropout_key, jax.random.fold_in(draw_key, 1)))
-        ask = jax.vmap(one, in_axes=(None, 0, 0, 0))
-        return (recomputing(ask) if self.recompute_activations else ask)((sample, mean, std), inputs, *keys)
+        return (recomputing(ask) if self.recompute_activations else ask)(sample, mean, std, inputs, *keys)
 
     def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
         """Refuses data that cannot be trained on, before anything is compiled."""

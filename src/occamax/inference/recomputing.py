@@ -140,11 +140,11 @@ def values_of(jaxpr: Jaxpr) -> list[Value]:
     """All values that the equations make. What the program gives back is read after the last equation."""
     last = {v: i for i, equation in enumerate(jaxpr.eqns) for v in _variables(equation.invars)}
     last |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
-    return [
-        Value(i, last.get(v, i), math.prod(v.aval.shape) * v.aval.dtype.itemsize)
-        for i, equation in enumerate(jaxpr.eqns)
-        for v in equation.outvars
-    ]
+    return [Value(i, last.get(v, i), _bytes(v.aval)) for i, equation in enumerate(jaxpr.eqns) for v in equation.outvars]
+
+
+def _bytes(aval: Any) -> float:
+    return float(math.prod(aval.shape) * aval.dtype.itemsize)
 
 
 def best_cuts(count: int, values: Sequence[Value]) -> list[int]:
