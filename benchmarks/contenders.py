@@ -54,11 +54,12 @@ def program_of(
     seeds: tuple[int, ...] = (0,),
     dtype: Any = jnp.float32,
     batch: int = BATCH,
+    recompute: bool = False,
 ) -> Program:
     """The compiled parts that `fit` would train with."""
     source = NETWORKS[network] if isinstance(network, str) else network
     data = read_data(dataset, image_size=getattr(source, "image_size", None))
-    model = build_model(source, data, method, None, None, str(jnp.dtype(dtype)), Devices())
+    model = build_model(source, data, method, None, None, str(jnp.dtype(dtype)), Devices(), recompute)
     return Program(Task(model, method, ox.Budget(50, steps, batch), held_out_of(method.calibration, len(data)), seeds))
 
 

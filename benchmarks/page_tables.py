@@ -16,6 +16,7 @@ import levels
 import means
 import numpy as np
 import one_shot
+import recompute
 import reductions
 import safety
 import scaling
@@ -310,6 +311,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
+    "recompute": lambda path: recompute.table(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
     "from-trained": lambda path: from_trained.table(trials.lines_of(path)),
     "target-by-natural": lambda path: classics.targets(trials.lines_of(path)),

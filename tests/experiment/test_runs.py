@@ -12,8 +12,11 @@ from occamax.errors import ArgumentError, RunError
 from occamax.experiment import progress as progress_module
 from occamax.experiment.folder import RunFolder
 from occamax.fitting import load
+from occamax.inference import model as model_module
+from occamax.inference.recomputing import recomputing
 from occamax.storage import load_arrays, save_arrays
 
+from ..tolerances import SINGLE
 from .small_runs import save_npz
 
 SMALL = ("--epochs", "3", "--steps", "4", "--batch", "16", "--samples", "2")
@@ -145,6 +148,17 @@ def test_a_killed_run_resumes_bit_for_bit(finished, data, tmp_path, monkeypatch)
     one, two = ([line | {"seconds": None} for line in RunFolder.open(folder).metrics()] for folder in (path, whole))
     assert one == two
     assert RunFolder.open(path).lines("reductions.jsonl") == RunFolder.open(whole).lines("reductions.jsonl")
+
+
+def test_activations_may_be_recomputed_in_any_part_of_a_run(finished, data, tmp_path, monkeypatch):
+    (whole, _), path, calls = finished, tmp_path / "recomputed", []
+    monkeypatch.setattr(model_module, "recomputing", lambda own: calls.append(1) or recomputing(own))
+    words = ("train", data, NETWORK, "bmr-paper", *SMALL, "--out", path)
+    command(*words, "--recompute-activations")
+    assert calls
+    ours, theirs = (load_arrays(p / "checkpoint.safetensors")[0] for p in (path, whole))
+    assert all(np.allclose(ours[name], theirs[name], rtol=SINGLE, atol=SINGLE) for name in theirs)
+    command(*words, "--resume")  # without: nothing is refused
 
 
 def test_resuming_another_run_is_refused_with_the_differences(finished, data):

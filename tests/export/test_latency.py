@@ -1,6 +1,7 @@
 """`--latency`: units go by what they lose and what they cost, until a file is fast enough. Times are made up here: a
 network takes as long as it has numbers."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import numpy as np
 import pytest
 
 from occamax.errors import ArgumentError, ExportError
-from occamax.export import hastening
+from occamax.export import exporting, hastening
 from occamax.export.evidence import network_of
 from occamax.export.exporting import export_network
 from occamax.export.hastening import Hastened, LatencyLimit, hastened
 from occamax.export.predictor import open_export
 from occamax.export.rounding import Rounding
-from occamax.export.show import _cost_of_latency
+from occamax.export.show import _cost_of_latency, print_measured
 from occamax.export.source import Training, leaves_of, trace
 from occamax.export.unit_costs import measured
 from occamax.export.unit_order import UnitOrder
@@ -170,11 +171,15 @@ def test_a_latency_that_cannot_be_had_is_refused_in_words():
         export_network(source, Path("x.onnx"), "onnx", draws=2, limit=LatencyLimit(1.0))
 
 
-def test_a_file_with_a_latency_is_checked_as_any_other(tmp_path, monkeypatch):
-    source = dense("mlp", training=True)
+def test_a_file_with_a_latency_is_checked_as_any_other(tmp_path, monkeypatch, capsys):
+    source, clocks, briefly = dense("mlp", training=True), [], exporting.latencies
+    monkeypatch.setattr(exporting, "latencies", lambda *given: clocks.append(given[3]) or briefly(*given))
     monkeypatch.setattr("occamax.export.exporting.BATCHES", (1,))
     found = export_network(source, tmp_path / "x.onnx", "onnx", rounding=Rounding(), limit=LatencyLimit(0.5, 3))
     assert set(found.milliseconds) == {1, 3}
+    assert set(clocks) == {time.thread_time}  # as the limit
+    print_measured(found, Path("x.onnx"))
+    assert "thread ms at batch 3" in capsys.readouterr().out
     assert found.numbers[1] <= 500 < found.numbers[0]
     assert found.figures_before is not None
     predict, _ = open_export(tmp_path / "x.onnx")

@@ -210,7 +210,7 @@ def test_moments_by_name_stand_in_our_order():
     assert np.allclose(moments.mean[start : start + weight.size], module.inner.weight.detach().numpy().ravel())
     with pytest.warns(UserWarning, match="no curvature"):
         ox.named_moments(network, example, var=precisions, is_curvature=False)
-    with pytest.raises(ox.ArgumentError, match=r"var: stem\.weight is missing"):
+    with pytest.raises(ox.ArgumentError, match=r"var: it is of another network: stem\.weight is missing"):
         ox.named_moments(network, example, var={name: v for name, v in precisions.items() if name != "stem.weight"})
 
 

@@ -145,7 +145,14 @@ def _outputs(data: Data) -> int:
 
 
 def build_model(
-    network: Any, data: Data, method: Method, likelihood: Likelihood | None, fixed: Fixed, dtype: str, devices: Devices
+    network: Any,
+    data: Data,
+    method: Method,
+    likelihood: Likelihood | None,
+    fixed: Fixed,
+    dtype: str,
+    devices: Devices,
+    recompute_activations: bool = False,
 ) -> Model:
     """The Bayesian network, checked against its data."""
     chosen = default_likelihood(data) if likelihood is None else likelihood
@@ -153,7 +160,8 @@ def build_model(
         raise ArgumentError(f"likelihood: {chosen!r} given; it must be an object such as ox.Categorical()")
     prepare = jnp.asarray if data.facts.preprocess is None else data.facts.preprocess
     built = build_network(network, data, method.dropout)
-    model = Model(built, data.example, method.prior, chosen, fixed, prepare, jnp.dtype(dtype), devices.multiple)
+    how = jnp.dtype(dtype), devices.multiple, recompute_activations
+    model = Model(built, data.example, method.prior, chosen, fixed, prepare, *how)
     if method.estimator.is_local and model.calling.has_state:
         raise ArgumentError("estimator: a network with a state is seen by the whole batch; leave it at SharedDraw()")
     if isinstance(data.train, Stream):

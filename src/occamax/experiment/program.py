@@ -22,6 +22,7 @@ from ..evaluation import (
 )
 from ..inference.beginning import Beginning, first_posterior
 from ..inference.model import Model
+from ..inference.recomputing import compiler_options
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
 from ..inference.training import EVALUATION_STREAM, Augment, Batch, Budget, Info, State, Stepper, start
 from ..methods import Method
@@ -175,7 +176,8 @@ class Program:
         def settled(*arguments: Any) -> Any:
             return self.devices.constrain(lifted(*arguments), self.model.latent_count)
 
-        return jax.jit(settled, donate_argnums=0 if donate else ())
+        options = compiler_options() if self.model.recompute_activations else None
+        return jax.jit(settled, donate_argnums=0 if donate else (), compiler_options=options)
 
     def start(self) -> State:
         """The first state of every seed."""

@@ -25,7 +25,8 @@ from ..networks import NetworkSource
 from ..storage import load_arrays
 from ..storage.structured import to_data
 from ..structure.calling import Buffers
-from ..structure.layout import Layout, named_leaves
+from ..structure.layout import Layout
+from ..structure.vectors import refuse_other, vector_of
 from .folder import RunFolder
 from .problem import Data
 
@@ -59,9 +60,9 @@ class Moments:
     def stds(self, layout: Layout, network: Any) -> Float[np.ndarray, "weights"]:
         """The deviations as one vector."""
         if self.std is not None:
-            found = vector_of("std", self.std, layout, network)
+            found = vector_of("start: std", self.std, layout, network)
         else:
-            precision = vector_of("precision", self.precision, layout, network)
+            precision = vector_of("start: precision", self.precision, layout, network)
             _refuse_not_positive("precision", precision)
             found = precision**-0.5
         _refuse_not_positive("std", found)
@@ -174,7 +175,7 @@ def prepare_start(how: Trained | None, network: Any, model: Model, data: Data, h
         return None
     weights, buffers, source = read_weights(how.weights, network, model)
     if isinstance(how.curvature, Moments) and how.curvature.mean is not None:
-        weights = vector_of("mean", how.curvature.mean, model.layout, model.network)
+        weights = vector_of("start: mean", how.curvature.mean, model.layout, model.network)
     _refuse_untrained(weights, model.layout)
     return Start(how, model, weights, buffers, data, held_out, source)
 
@@ -213,10 +214,11 @@ def read_weights(
 def _of_run(path: Path, model: Model) -> tuple[Float[np.ndarray, "weights"], Buffers]:
     """The weights at the posterior mean of a finished run, and its network's buffers."""
     folder, layout = RunFolder.open(path), model.layout
-    theirs = {block.name: block for block in Layout.from_data(folder.config().layout).blocks}
-    ours = {block.name: block for block in layout.blocks}
-    shapes = {name: (block.weight_shape, block.bias_shape) for name, block in theirs.items()}
-    _refuse_other(path, shapes, {name: (block.weight_shape, block.bias_shape) for name, block in ours.items()})
+    theirs, ours = (
+        {block.name: (block.weight_shape, block.bias_shape) for block in own.blocks}
+        for own in (Layout.from_data(folder.config().layout), layout)
+    )
+    refuse_other(f"start: {path}", theirs, ours)
     if not (path / "weights.safetensors").is_file():
         raise RunError(f"{path}: has no weights yet; the run is not finished. Finish it with `resume`")
     matrices = {key.split(" ", 1)[1]: array for key, array in load_arrays(path / "weights.safetensors")[0].items()}
@@ -237,7 +239,7 @@ def _of_file(path: Path, model: Model) -> tuple[Float[np.ndarray, "weights"], Bu
             f"start: {path} is neither a run folder nor a .safetensors file that can be read ({error})"
         ) from error
     own = {name: array for name, array in arrays.items() if not name.startswith("buffers.")}
-    return vector_of(str(path), own, model.layout, model.network), _buffers(path, arrays, model)
+    return vector_of(f"start: {path}", own, model.layout, model.network), _buffers(path, arrays, model)
 
 
 def _buffers(path: Path, arrays: Mapping[str, np.ndarray], model: Model) -> Buffers:
@@ -252,36 +254,6 @@ def _buffers(path: Path, arrays: Mapping[str, np.ndarray], model: Model) -> Buff
                 "state to fit"
             )
     return tuple(jnp.asarray(own, buffer.dtype) for own, buffer in zip(found, model.buffers, strict=True))
-
-
-def vector_of(what: str, given: Any, layout: Layout, network: Any) -> Float[np.ndarray, "weights"]:
-    """Numbers of the weights as one vector, from a tree like the network, arrays by name, or such a vector."""
-    if hasattr(given, "shape") and tuple(given.shape) == (layout.size,):
-        return np.asarray(given, np.float32)
-    leaves, names = named_leaves(network)
-    wanted = {names[leaf]: tuple(leaves[leaf].shape) for block in layout.blocks for leaf in block.leaves}
-    found = dict(given) if isinstance(given, Mapping) else dict(zip(*reversed(named_leaves(given)), strict=True))
-    shapes = {name: tuple(array.shape) for name, array in found.items() if hasattr(array, "shape")}
-    is_ours = set(wanted) <= set(shapes)
-    known = {name: shapes[name] for name in wanted} if is_ours and not isinstance(given, Mapping) else shapes
-    known = {name: shape for name, shape in known.items() if name not in layout.fixed}
-    _refuse_other(what, known, wanted)
-    return np.concatenate([np.asarray(found[name], np.float32).ravel() for name in wanted])
-
-
-def _refuse_other(what: Path | str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Names every array that does not match, up to eight."""
-    missing = [f"{name} is missing" for name in wanted if name not in found]
-    strange = [f"{name} is no part of the network" for name in found if name not in wanted]
-    other = [
-        f"{name} has shape {found[name]}, the network's has {wanted[name]}"
-        for name in wanted
-        if name in found and found[name] != wanted[name]
-    ]
-    problems = [*other, *missing, *strange]
-    if problems:
-        more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ArgumentError(f"start: {what} is of another network: {'; '.join(problems[:8])}{more}")
 
 
 def _refuse_untrained(weights: Float[np.ndarray, "weights"], layout: Layout) -> None:

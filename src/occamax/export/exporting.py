@@ -1,7 +1,8 @@
 """A trained network as a file, checked and measured before it is written."""
 
 import gzip
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +53,7 @@ class Measured:
     bytes: tuple[int, int]
     zipped: tuple[int, int]  # of the dense network as if nothing had been removed, and of the file
     zipped_masked: int  # of the dense network with zeros for what was removed
-    milliseconds: dict[int, tuple[float, float]]  # by batch size
+    milliseconds: dict[int, tuple[float, float]]  # by batch size; of the computing thread, if a latency was asked for
     difference: float  # the largest between the trained network and the file
     difference_of: str
     compared: int  # on so many examples
@@ -104,7 +105,7 @@ def export_network(
         write(files[1], small, source.card, posterior, int8=int8)
         if int8:
             write(files[3], small, source.card)
-        found = _measured(source, files, program, sorted({*BATCHES, limit.batch if limit else 1}), int8)
+        found = _measured(source, files, program, limit, int8)
         found |= _of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
         card = replace(source.card, figures=found["figures"])  # those of the file
         write(files[1], small, card, posterior, int8=int8)
@@ -203,9 +204,10 @@ def _save(out: Path, content: bytes) -> None:
 
 
 def _measured(
-    source: Exportable, files: list[Path], program: Graph, sizes: Sequence[int], int8: bool
+    source: Exportable, files: list[Path], program: Graph, limit: LatencyLimit | None, int8: bool
 ) -> dict[str, Any]:
-    """What was read back is what is measured, and compared with the trained network."""
+    """What was read back is what is measured, and compared with the trained network. Where there is a limit on its
+    latency, it is timed as the limit was: in the time of the computing thread."""
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
     inputs = examples_of(source, program)
     expected = in_parts(trained(source), inputs, COMPARED_SECONDS)
@@ -223,10 +225,11 @@ def _measured(
             )
     elif not difference <= PARITY:
         raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
-    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in sizes}
+    sizes, clock = (BATCHES, time.perf_counter) if limit is None else ((*BATCHES, limit.batch), time.thread_time)
+    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in sorted(set(sizes))}
 
     def timed(beside: Predict) -> dict[int, tuple[float, float]]:
-        return {size: latencies(beside, after, some) for size, some in batches.items()}
+        return {size: latencies(beside, after, some, clock) for size, some in batches.items()}
 
     return {
         "milliseconds": timed(before),

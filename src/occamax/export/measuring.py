@@ -28,17 +28,19 @@ def in_parts(predict: Predict, inputs: np.ndarray, seconds: float = math.inf, si
     return np.concatenate(found)
 
 
-def latencies(before: Predict, after: Predict, inputs: np.ndarray, seconds: float = 0.6) -> tuple[float, float]:
+Seconds = Callable[[], float]
+
+
+def latencies(
+    before: Predict, after: Predict, inputs: np.ndarray, clock: Seconds = time.perf_counter, seconds: float = 0.6
+) -> tuple[float, float]:
     """Milliseconds of one call of each, the median of interleaved calls."""
-    first, second = interleaved([before, after], inputs, seconds)
+    first, second = interleaved([before, after], inputs, seconds, clock)
     return first, second
 
 
 def interleaved(
-    predicts: Sequence[Predict],
-    inputs: np.ndarray,
-    seconds: float = 0.6,
-    clock: Callable[[], float] = time.perf_counter,
+    predicts: Sequence[Predict], inputs: np.ndarray, seconds: float = 0.6, clock: Seconds = time.perf_counter
 ) -> list[float]:
     """Milliseconds of one call of each of several, the median of calls in turn: other work meets them all.
     `clock` may be that of the thread's own time, where a machine is busy."""

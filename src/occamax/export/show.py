@@ -140,8 +140,9 @@ def print_measured(found: "Measured", path: Path) -> None:
         table.add_row(name, f"{before:,}", f"{after:,}", _ratio(before, after))
     after = found.zipped[1]
     table.add_row("  the dense with its zeros", f"{found.zipped_masked:,}", "", _ratio(found.zipped_masked, after))
+    clock = "ms" if found.hastened is None else "thread ms"  # what a limit is about
     for batch, (before, after) in found.milliseconds.items():
-        table.add_row(f"ms at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
+        table.add_row(f"{clock} at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
     before = figures_as_text(found.figures_before or {}, ".4g")
     for name, text in figures_as_text(found.figures, ".4g").items():
         table.add_row(f"{name}, {found.tested:,} test examples", before.get(name, ""), text, "")

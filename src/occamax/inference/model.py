@@ -18,6 +18,7 @@ from .estimators import Estimator
 from .likelihoods import Categorical, Likelihood
 from .posteriors import LatentPrior, Posterior
 from .priors import Prior
+from .recomputing import recomputing
 
 
 class BatchPart(NamedTuple):
@@ -41,6 +42,7 @@ class Model(eqx.Module):
     likelihood stay in float32.
     **multiple** The vector of latents is as long as the next multiple of it, so that devices can share it in equal
     parts; what is over at its end stands for nothing.
+    **recompute_activations** in the backward pass in place of keeping them: less memory, more time, the same.
 
     **prior** of its weights; **likelihood** `Categorical()` unless given.
 
@@ -64,8 +66,9 @@ class Model(eqx.Module):
     preprocess: Callable[[Array], Array] = eqx.field(static=True)
     compute_dtype: Any = eqx.field(static=True)
     multiple: int = eqx.field(static=True)
+    recompute_activations: bool = eqx.field(static=True)
 
-    def __init__(  # a model is made of eight things, each an object of its own
+    def __init__(  # a model is made of nine things, each an object of its own
         self,
         network: Any,
         example: Any,
@@ -75,6 +78,7 @@ class Model(eqx.Module):
         preprocess: Callable[[Array], Array] = jnp.asarray,
         compute_dtype: Any = jnp.float32,
         multiple: int = 1,
+        recompute_activations: bool = False,
     ):
         self.network, self.buffers, self.calling = read_network(network)
         self.layout = read_layout(self.network, self.buffers, self.calling, example, preprocess, fixed)
@@ -83,6 +87,7 @@ class Model(eqx.Module):
         self.preprocess = preprocess
         self.compute_dtype = jnp.dtype(compute_dtype)
         self.multiple = multiple
+        self.recompute_activations = recompute_activations
 
     @property
     def latent_prior(self) -> LatentPrior:
@@ -135,7 +140,9 @@ class Model(eqx.Module):
         keys = None if key is None else keys_of(key, len(inputs), part)
         network, inputs = self._cast(network), self._cast(jax.vmap(self.preprocess)(inputs))
         axis = None if part is None else part.axis
-        outputs, after = self.calling.apply(network, self._cast(buffers), inputs, keys, axis)
+        is_cut = self.recompute_activations and keys is not None
+        apply = recomputing(self.calling.apply) if is_cut else self.calling.apply
+        outputs, after = apply(network, self._cast(buffers), inputs, keys, axis)
         after = tuple(new.astype(old.dtype) for new, old in zip(after, buffers, strict=True))
         return outputs.astype(jnp.float32), buffers if keys is None else after
 
@@ -187,13 +194,16 @@ class Model(eqx.Module):
         means = self.prior.weights(self.layout, jnp.where(mask, unit_mean, 0.0), log_scales)
         sample, mean, std = (self.layout.bind(self.network, v) for v in (self.weights(latents, mask), means, stds))
 
-        def one(x: Array, dropout: PRNGKeyArray, local: PRNGKeyArray) -> Array:
-            network = self._cast(estimator.network(sample, mean, std, local))
-            x = self._cast(self.preprocess(x))
-            return (network(x, key=dropout) if self.calling.takes_key else network(x)).astype(jnp.float32)
+        def ask(sample: Any, mean: Any, std: Any, *examples: Any) -> Array:
+            def one(x: Array, dropout: PRNGKeyArray, local: PRNGKeyArray) -> Array:
+                network = self._cast(estimator.network(sample, mean, std, local))
+                x = self._cast(self.preprocess(x))
+                return (network(x, key=dropout) if self.calling.takes_key else network(x)).astype(jnp.float32)
+
+            return jax.vmap(one)(*examples)
 
         keys = (keys_of(own, len(inputs), part) for own in (dropout_key, jax.random.fold_in(draw_key, 1)))
-        return jax.vmap(one)(inputs, *keys)
+        return (recomputing(ask) if self.recompute_activations else ask)(sample, mean, std, inputs, *keys)
 
     def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
         """Refuses data that cannot be trained on, before anything is compiled."""

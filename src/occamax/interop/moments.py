@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,6 +18,7 @@ from ..errors import ArgumentError
 from ..structure.calling import read_network
 from ..structure.layout import Layout, named_leaves
 from ..structure.reading import read_layout
+from ..structure.vectors import vector_of
 from .checks import example_shape
 
 BARE = (
@@ -104,19 +104,12 @@ def named_from_vector(module: Any, vector: Any) -> dict[str, np.ndarray]:
 
 
 def _in_order(network: Any, layout: Layout, given: Mapping[str, Any], word: str) -> Float[Array, "weights"]:
-    leaves, names = named_leaves(network)
-    random = {leaf for block in layout.blocks for leaf in block.leaves}
-    needed = {names[leaf]: leaf for leaf in random}
-    missing, strange = sorted(needed.keys() - given.keys()), sorted(given.keys() - set(names))
-    if missing or strange:
-        wrong = [f"{name} is missing" for name in missing[:3]] + [
-            f"{name} is not of the network" for name in strange[:3]
-        ]
-        raise ArgumentError(f"{word}: {'; '.join(wrong)}. It must have the names of the network's trained arrays")
-    filled = list(leaves)
-    for name, leaf in needed.items():
-        value = given[name].detach().cpu().numpy() if hasattr(given[name], "detach") else np.asarray(given[name])
-        if value.shape not in ((), leaves[leaf].shape):
-            raise ArgumentError(f"{word}: {name} has shape {value.shape}; the array has shape {leaves[leaf].shape}")
-        filled[leaf] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), leaves[leaf].shape)
-    return layout.pack(jax.tree.unflatten(jax.tree.structure(network), filled))
+    """Arrays or tensors by name as one vector; one number stands for all of an array."""
+    shapes = {name: leaf.shape for leaf, name in zip(*named_leaves(network), strict=True) if hasattr(leaf, "shape")}
+
+    def array(name: str, value: Any) -> np.ndarray:
+        numbers = value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+        return np.broadcast_to(numbers, shapes[name]) if numbers.shape == () and name in shapes else numbers
+
+    arrays = {name: array(name, value) for name, value in given.items()}
+    return jnp.asarray(vector_of(f"{word}: it", arrays, layout, network))

@@ -1,0 +1,5 @@
+"""The one way in: `fit` trains a network, `load` brings one back; both give a `Fit`."""
+
+from .fitted import Fit as Fit
+from .loading import load as load
+from .training import fit as fit
