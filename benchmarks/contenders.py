@@ -60,6 +60,7 @@ def program_of(
     source = NETWORKS[network] if isinstance(network, str) else network
     data = read_data(dataset, image_size=getattr(source, "image_size", None))
     model = build_model(source, data, method, None, None, str(jnp.dtype(dtype)), Devices(), recompute)
+    method = method.suited_to(model.layout)
     return Program(Task(model, method, ox.Budget(50, steps, batch), held_out_of(method.calibration, len(data)), seeds))
 
 

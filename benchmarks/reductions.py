@@ -119,6 +119,7 @@ def on_device(batch: Any) -> Batch:
 def program_of(data: Data, network: Any, method: Method, budget: ox.Budget, seeds: tuple[int, ...]) -> Program:
     """The compiled parts that `fit` would train with."""
     model = build_model(network, data, method, None, None, "float32", Devices())
+    method = method.suited_to(model.layout)
     units = find_task_units(model, method, data.example)
     return Program(Task(model, method, budget, held_out_of(method.calibration, len(data)), seeds, units=units))
 

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from .methods import NaturalBMR as NaturalBMR
     from .methods import PaperBMR as PaperBMR
     from .methods import Plain as Plain
+    from .methods import Suited as Suited
     from .methods import Tiered as Tiered
     from .networks import MLP as MLP
     from .networks import LeNet as LeNet
@@ -142,7 +143,7 @@ _HOMES = {
     "interop.haiku_functions": ("from_haiku", "to_haiku"),
     "interop.moments": ("named_from_vector", "named_moments"),
     "interop.pytorch": ("from_torch", "to_torch"),
-    "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Tiered"),
+    "methods": ("BMR", "Flat", "HorseshoeBMR", "MAP", "Method", "NaturalBMR", "PaperBMR", "Plain", "Suited", "Tiered"),
     "networks": ("LeNet", "MLP", "Mixer", "NetworkSource", "ResNet", "TextTransformer", "ViT", "network_named"),
     "pruning": ("prune",),
     "reduction": ("Measuring", "Reduction", "Repair", "delta_f", "reduce"),

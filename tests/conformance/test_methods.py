@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import json
+from dataclasses import replace
 
 import optax
 import pytest
@@ -12,9 +13,10 @@ from occamax.inference import estimators, optimizers, posteriors, priors
 from occamax.inference.optimizers import NaturalGradient, Optax
 from occamax.inference.posteriors import PointMass
 from occamax.inference.schedules import Affordable, Constant, Cosine, InSteps
-from occamax.methods import BMR, MAP, METHODS, Flat, Method, method_from
+from occamax.methods import BMR, MAP, METHODS, Flat, Method, NaturalBMR, Suited, method_from
 from occamax.reduction import Reduction, criteria, horseshoe
 from occamax.storage.structured import differences, is_whole, known_kinds, to_data
+from occamax.structure.layout import Layout
 
 from .parts import CRITERIA, ESTIMATORS, OPTIMIZERS, POSTERIORS, PRIORS, make, refused_part
 
@@ -203,3 +205,41 @@ def test_data_are_plain():
     method = Flat(reduction=Reduction(criteria.Evidence(float("inf"))))
     text = json.dumps(to_data(method), allow_nan=False)
     assert method_from(json.loads(text)) == method
+
+
+NORMALISED, OTHERS = Layout((), is_normalised=True), Layout((), is_normalised=False)
+
+
+def test_bmr_takes_natural_gradients_where_activations_are_normalised():
+    """And only there. ΔF is then that of the posterior as it is: an evidence of 0 changes nothing."""
+    method, natural = BMR().suited_to(NORMALISED), NaturalBMR().suited_to(NORMALISED)
+    assert method == replace(natural, name="bmr", reduction=replace(natural.reduction, evidence=Constant(0.0)))
+    assert method.learning_rate == Cosine(0.2, warm_up=0.02)
+    assert BMR().suited_to(OTHERS) == BMR(normalised=None)
+    assert NaturalBMR().suited_to(OTHERS).learning_rate == Cosine(0.05, warm_up=0.02)
+
+
+def test_a_method_that_was_changed_is_taken_as_it_was_given():
+    changed = BMR(learning_rate=5e-3)
+    assert changed.suited_to(NORMALISED) == changed
+    kept = BMR(reduction=None)
+    assert kept.suited_to(NORMALISED) == replace(BMR().suited_to(NORMALISED), reduction=None)
+    assert NaturalBMR(learning_rate=0.1).suited_to(NORMALISED).learning_rate == Constant(0.1)
+    assert NaturalBMR(kl_weight=0.5).suited_to(NORMALISED).learning_rate == Cosine(0.2, warm_up=0.02)
+
+
+def test_both_recipes_are_told_how_much_to_prune_and_slowed_down():
+    """The second's factor is one: it is not trained faster where the first is."""
+    told = BMR().pruned_to(0.9, 20).suited_to(NORMALISED)
+    assert told.reduction.criterion.sparsity == 0.9
+    assert told.learning_rate == BMR().suited_to(NORMALISED).learning_rate
+    slower = BMR().at_rate(0.5)
+    for layout in (NORMALISED, OTHERS):
+        before, after = BMR().suited_to(layout).learning_rate, slower.suited_to(layout).learning_rate
+        assert float(after(0.3)) == pytest.approx(0.5 * float(before(0.3)))
+
+
+def test_a_suited_method_goes_to_data_and_back():
+    method = Method(normalised=Suited(learning_rate=0.2, evidence=0.5), reduction=Reduction())
+    assert method_from(json.loads(json.dumps(method.as_data()))) == method
+    assert float(method.suited_to(NORMALISED).reduction.evidence(0.0)) == 0.5

@@ -154,14 +154,14 @@ def build_model(
     devices: Devices,
     recompute_activations: bool = False,
 ) -> Model:
-    """The Bayesian network, checked against its data."""
+    """The Bayesian network, checked against its data; its prior is that of the method as it suits the network."""
     chosen = default_likelihood(data) if likelihood is None else likelihood
     if not isinstance(chosen, Likelihood):
         raise ArgumentError(f"likelihood: {chosen!r} given; it must be an object such as ox.Categorical()")
     prepare = jnp.asarray if data.facts.preprocess is None else data.facts.preprocess
     built = build_network(network, data, method.dropout)
     how = jnp.dtype(dtype), devices.multiple, recompute_activations
-    model = Model(built, data.example, method.prior, chosen, fixed, prepare, *how)
+    model = Model(built, data.example, lambda own: method.suited_to(own).prior, chosen, fixed, prepare, *how)
     if method.estimator.is_local and model.calling.has_state:
         raise ArgumentError("estimator: a network with a state is seen by the whole batch; leave it at SharedDraw()")
     if isinstance(data.train, Stream):

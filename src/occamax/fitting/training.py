@@ -119,6 +119,7 @@ def fit(  # the one door: everything that a run can be told
     dtype = _dtype(compute_dtype)
     found = read_data(data, test, preprocess, image_size)
     model = build_model(network, found, method, likelihood, fixed, dtype, where, recompute_activations)
+    method = method.suited_to(model.layout)
     change = checked_augmentation(augment, found)
     held_out = held_out_of(method.calibration, len(found))
     begin = starting.prepare_start(start, network, model, found, held_out)

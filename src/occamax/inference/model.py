@@ -72,7 +72,7 @@ class Model(eqx.Module):
         self,
         network: Any,
         example: Any,
-        prior: Prior,
+        prior: Prior | Callable[[Layout], Prior],
         likelihood: Likelihood | None = None,
         fixed: Fixed = None,
         preprocess: Callable[[Array], Array] = jnp.asarray,
@@ -82,7 +82,7 @@ class Model(eqx.Module):
     ):
         self.network, self.buffers, self.calling = read_network(network)
         self.layout = read_layout(self.network, self.buffers, self.calling, example, preprocess, fixed)
-        self.prior = prior
+        self.prior = prior if isinstance(prior, Prior) else prior(self.layout)
         self.likelihood = Categorical() if likelihood is None else likelihood
         self.preprocess = preprocess
         self.compute_dtype = jnp.dtype(compute_dtype)

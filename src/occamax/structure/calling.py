@@ -77,7 +77,7 @@ def read_network(given: Any) -> tuple[Any, Buffers, Calling]:
             f"network: {type(network).__name__} given; it must be a module that maps one example to its outputs, or "
             "the pair of a module and its state that equinox.nn.make_with_state makes"
         )
-    norms = [node for node in jax.tree.leaves(network, is_leaf=_is_batch_norm) if _is_batch_norm(node)]
+    norms = batch_norms(network)
     if state is None and _has_state(network):
         raise ArgumentError(
             f"network: {type(network).__name__} has layers with a state, such as BatchNorm, but no state was given. "
@@ -89,6 +89,11 @@ def read_network(given: Any) -> tuple[Any, Buffers, Calling]:
     leaves, tree = ((), None) if state is None else jax.tree.flatten(state)
     axis = next(iter(axes), "batch")
     return network, tuple(leaves), Calling(_takes_key(network), tree, axis)
+
+
+def batch_norms(network: Any) -> list[Any]:
+    """The parts of a network that normalise over the batch."""
+    return [node for node in jax.tree.leaves(network, is_leaf=_is_batch_norm) if _is_batch_norm(node)]
 
 
 def _takes_key(network: Any) -> bool:

@@ -110,7 +110,8 @@ class Block:
 class Layout:
     """Where each random weight of a network stands in one vector. Immutable and hashable: static under `jit`. The last
     of the **blocks** is the output layer: the last product that the network computes. **fixed** are the names of float
-    arrays that the user named as fixed: they stay as they are.
+    arrays that the user named as fixed: they stay as they are. **is_normalised** where the network normalises its
+    activations.
 
     Raises:
         LayoutError: a network that cannot be laid out, or a vector of another length.
@@ -125,6 +126,7 @@ class Layout:
 
     blocks: tuple[Block, ...]
     fixed: tuple[str, ...] = ()
+    is_normalised: bool = field(default=False, compare=False)
 
     @staticmethod
     def of(network: Any, roles: Sequence[Role], fixed: Fixed = None) -> "Layout":

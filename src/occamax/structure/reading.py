@@ -1,6 +1,7 @@
 """What a network is, read from its traced program."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,9 +10,10 @@ from jaxtyping import Array
 
 from ..errors import ArgumentError, LayoutError
 from ..networks import plain_convolutions
-from .calling import Buffers, Calling
+from .calling import Buffers, Calling, batch_norms
 from .graph import Graph
 from .layout import Fixed, Layout, float_leaves
+from .normalising import normalises
 from .roles import roles
 from .trace import trace
 
@@ -63,4 +65,5 @@ def read_layout(
             f"network: {type(network).__name__} does not take an example of shape {tuple(example.shape)}, type "
             f"{example.dtype}: {error}"
         ) from error
-    return Layout.of(network, roles(graph), fixed)
+    is_normalised = bool(batch_norms(network)) or normalises(graph)  # what a batch norm divides by is a constant here
+    return replace(Layout.of(network, roles(graph), fixed), is_normalised=is_normalised)
