@@ -93,13 +93,25 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def table(lines: list[dict]) -> str:
-    heads = ["data, network", "run", "steps", *FIGURES]
+    heads = ["data, network", "run", "measured on", "steps", *FIGURES]
     rows = [
-        [f"{line['data']} {line['network']}", line["kind"], f"{line['total_steps']:,}"]
-        + [short(line[name]) for name in FIGURES]
+        [
+            f"{line['data']} {line['network']}", how(line), "test" if line.get("test", True) else "validation",
+            f"{line['total_steps']:,}", *(short(line[name]) for name in FIGURES),
+        ]
         for line in lines
-    ]
+    ]  # fmt: skip
     return markdown(heads, rows)
+
+
+def how(line: dict) -> str:
+    """The kind of run, and of what method where it is not `bmr` that decides by itself."""
+    words = [line.get("method", "bmr"), *line.get("changes", [])]
+    asked = line.get("level")
+    if line["kind"] in ("dense", "bare") or (words == ["bmr"] and asked is None):
+        return line["kind"]
+    share = [] if asked is None else [f"{asked:.0%} asked for".replace("%", " %")]
+    return ", ".join([line["kind"], " ".join(f"`{word}`" for word in words), *share])
 
 
 if __name__ == "__main__":

@@ -248,12 +248,13 @@ def speed_cpu(folder: Path) -> str:
     return trials.markdown(["two CPU cores, ms per step, batch 128", "MLP", "LeNet"], rows)
 
 
-def growth(path: Path) -> str:
+def growth(path: Path, plain: str = "`map`", bayesian: str = "`bmr-paper`") -> str:
     rows = []
     for line in json.loads(path.read_text())["weights"]:
         times = [f"{line[name]:.2f}" for name in ("map_ms", "bmr_ms")] + [f"{line['bmr_ms'] / line['map_ms']:.2f}"]
         rows.append([f"{line['weights']:,}", *times, *(f"{line[name]:.0f}" for name in ("map_mb", "bmr_mb"))])
-    return trials.markdown(["weights", "`map` ms", "`bmr-paper` ms", "ratio", "`map` MB", "`bmr-paper` MB"], rows)
+    heads = ["weights", f"{plain} ms", f"{bayesian} ms", "ratio", f"{plain} MB", f"{bayesian} MB"]
+    return trials.markdown(heads, rows)
 
 
 def lab_tests(path: Path) -> dict[tuple[float, bool], list[list[float]]]:
@@ -328,6 +329,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "speed-gpu": speed_gpu,
     "speed-cpu": speed_cpu,
     "growth": growth,
+    "growth-natural": lambda path: growth(path, "AdamW", "`bmr-natural`"),
     "scaling": scaling.table,
     "scaling-outlook": scaling.outlook,
 }

@@ -1,9 +1,14 @@
 """What is kept under `results/`: where and how each line was made stands in the line itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from occamax.inference.schedules import Constant
+from occamax.methods import BMR, method_from
+from occamax.structure.layout import Layout
 
 RESULTS = Path(__file__).parents[1] / "results"
 MADE = ("commit", "device", "versions", "command")
@@ -51,3 +56,14 @@ def test_a_line_that_says_too_little_is_found():
     assert unknown({"commit": "1", "device": "cpu"}, MADE) == ["versions", "command"]
     assert unknown(dict.fromkeys(MADE), MADE) == list(MADE)
     assert unknown({**dict.fromkeys(MADE), "provenance": "not kept"}, MADE) == []
+
+
+def test_the_figures_of_the_readme_are_of_what_bmr_is_for_such_a_network():
+    """Its ΔF is named differently: an evidence of 0 is what none is."""
+    for line in lines_of(RESULTS / "study" / "resnet20-on-the-test-set.jsonl"):
+        asked = BMR().pruned_to(line["level"], line["epochs"]) if line["level"] else BMR(reduction=None)
+        found = asked.suited_to(Layout((), is_normalised=True))
+        made = replace(method_from(line["settings"]), name="bmr")
+        if made.reduction is not None:
+            made = replace(made, reduction=replace(made.reduction, evidence=Constant(0.0)))
+        assert made == found
