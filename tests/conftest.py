@@ -2,6 +2,7 @@
 that two tests compile, or a process that a test starts, is compiled once for all of them."""
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -13,7 +14,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occamax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # to read one is quicker than any compiling
+gc.disable()  # until all is imported, which is left alone from then on
 
 # Programs here are small and run a few times: nine tenths of the time went into making them fast. `benchmarks/` and
 # every run of the package have them as fast as they get.
@@ -55,6 +57,13 @@ LONG = (
     "test_reproduction",
     "test_compaction",
 )
+
+
+def pytest_collection_finish():
+    """What is imported stays: it need not be searched for garbage again and again, and the rest not as often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):
