@@ -68,13 +68,8 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
 
 
 @functools.cache
-def traced(name):
-    return Traced(name)
-
-
-@functools.cache
 def units_of(name):
-    one = traced(name)
+    one = Traced(name)
     return find_units(one.network, one.buffers, one.calling, one.layout, one.example, None)
 
 
@@ -85,7 +80,7 @@ def test_the_units_are_those_one_would_name(name):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_compaction_removes_exactly_the_units_that_are_marked(name):
-    one = traced(name)
+    one = Traced(name)
     rng = np.random.default_rng(1)
     gone, expected = np.zeros(one.layout.size, bool), {}
     for units in units_of(name):
@@ -104,7 +99,7 @@ def test_compaction_removes_exactly_the_units_that_are_marked(name):
 @pytest.mark.parametrize("name", ["mixer", "vit", "resnet", "attention"])
 def test_a_branch_that_is_marked_is_computed_no_more(name):
     """The stream is what it was without the branch: nothing of the branch is left, and all else is."""
-    one = traced(name)
+    one = Traced(name)
     vector = np.random.default_rng(1).uniform(0.5, 1.0, one.layout.size)
     for branch in [units for units in units_of(name) if units.name.endswith("branch")]:
         gone = branch.flagged(one.layout.size, np.ones(1, bool))
@@ -118,7 +113,7 @@ def test_a_branch_that_is_marked_is_computed_no_more(name):
 def test_marks_and_totals_agree(name):
     """Compiled, and in numpy: what is marked unit by unit, all of it, and beside what was marked before."""
     rng = np.random.default_rng(2)
-    size = traced(name).layout.size
+    size = Traced(name).layout.size
     vector, before = rng.normal(size=size).astype(np.float32), rng.random(size) < 0.5
 
     @jax.jit
