@@ -15,7 +15,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occamax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # to read one is quicker than any compiling
-gc.disable()  # until all is imported, which is left alone from then on
 
 # Programs here are small and run a few times: nine tenths of the time went into making them fast. `benchmarks/` and
 # every run of the package have them as fast as they get.
@@ -30,6 +29,7 @@ from jaxtyping import config, install_import_hook
 
 from .checking import jaxtyped
 
+gc.disable()  # until all is imported, which is left alone from then on
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
 # Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as in type checkers.
 jaxtyping.jaxtyped = jaxtyped
