@@ -48,14 +48,23 @@ settings.load_profile("tests")
 
 # The files that take longest, which begin first: none is left to one worker while the others have nothing to do.
 LONG = (
-    "test_fuzz",
-    "test_examples",
     "test_survival",
-    "test_fit",
     "test_devices",
+    "test_docs",
+    "test_examples",
+    "test_fit",
+    "test_cli",
     "test_states",
     "test_reproduction",
+    "test_reference",
+    "test_text",
+    "test_fuzz",
+    "test_guard",
+    "test_stream",
+    "test_front_door",
     "test_compaction",
+    "test_pruning",
+    "test_package",
 )
 
 
