@@ -33,8 +33,8 @@ wheel: | $(BIN)/python
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	test "$$(cat build/wheel/*.whl | wc -c)" -le 5000000
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[onnx]"
+	$(PYTHON) -m venv --without-pip build/wheel/venv
+	$(BIN)/python -m pip --python build/wheel/venv install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[onnx]"
 	cd build/wheel && venv/bin/python ../../tests/try_wheel.py
 
 # the site, in build/site; a broken link is an error

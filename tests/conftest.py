@@ -2,6 +2,7 @@
 that two tests compile, or a process that a test starts, is compiled once for all of them."""
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -13,7 +14,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occamax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # to read one is quicker than any compiling
 
 # Programs here are small and run a few times: nine tenths of the time went into making them fast. `benchmarks/` and
 # every run of the package have them as fast as they get.
@@ -28,6 +29,7 @@ from jaxtyping import config, install_import_hook
 
 from .checking import jaxtyped
 
+gc.disable()  # until all is imported, which is left alone from then on
 assert not any(name.partition(".")[0] == "occamax" for name in sys.modules), "imported before it could be checked"
 # Left installed: whatever a test imports, and whenever, is checked. A whole number is a float, as in type checkers.
 jaxtyping.jaxtyped = jaxtyped
@@ -46,15 +48,31 @@ settings.load_profile("tests")
 
 # The files that take longest, which begin first: none is left to one worker while the others have nothing to do.
 LONG = (
-    "test_fuzz",
-    "test_examples",
     "test_survival",
-    "test_fit",
     "test_devices",
+    "test_docs",
+    "test_examples",
+    "test_fit",
+    "test_cli",
     "test_states",
     "test_reproduction",
+    "test_reference",
+    "test_text",
+    "test_fuzz",
+    "test_guard",
+    "test_stream",
+    "test_front_door",
     "test_compaction",
+    "test_pruning",
+    "test_package",
 )
+
+
+def pytest_collection_finish():
+    """What is imported stays: it need not be searched for garbage again and again, and the rest not as often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

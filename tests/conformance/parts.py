@@ -83,15 +83,9 @@ def make(prior, posterior, optimizer, estimator, criterion=None):
     )
 
 
-def programs():
-    """All allowed combinations that make a step of their own."""
-    for parts in itertools.product(PRIORS, POSTERIORS, OPTIMIZERS, ESTIMATORS):
-        if refused_part(*parts[1:]) is None:
-            yield make(*parts)
-
-
 def squares():
-    """Some of them: every two parts meet in one, as in a Latin square; and every prior and optimiser meets a point."""
+    """Combinations that make a step of their own: every two parts meet in one, as in a Latin square; and every prior
+    and optimiser meets a point."""
     for i, prior in enumerate(PRIORS):
         for j, optimizer in enumerate(OPTIMIZERS[:OURS]):
             yield make(prior, POSTERIORS[0], optimizer, ESTIMATORS[(i + j) % 3])
@@ -100,16 +94,16 @@ def squares():
         yield make(PRIORS[-1], POSTERIORS[1], optimizer, ESTIMATORS[0])
 
 
-def reductions():
-    """All allowed combinations of what a reduction sees and changes."""
-    for parts in itertools.product(PRIORS, POSTERIORS, OPTIMIZERS[:OURS], CRITERIA):
-        prior, posterior, optimizer, criterion = parts
-        if refused_part(posterior, optimizer, ESTIMATORS[0], criterion) is None:
-            yield make(prior, posterior, optimizer, ESTIMATORS[0], criterion)
+def pairs():
+    """These, and optax's transformations by another name with a distribution too."""
+    yield from squares()
+    for optimizer in OPTIMIZERS[OURS:]:
+        yield make(PRIORS[-1], POSTERIORS[0], optimizer, ESTIMATORS[0])
 
 
 def decisions():
-    """Some of them: every criterion with every prior and with every optimiser."""
+    """Combinations of what a reduction sees and changes: every criterion with every prior and with every optimiser,
+    and with a point where it may."""
     for (i, prior), (j, criterion) in itertools.product(enumerate(PRIORS), enumerate(CRITERIA)):
         yield make(prior, POSTERIORS[0], OPTIMIZERS[(i + j) % 3], ESTIMATORS[0], criterion)
         if refused_part(POSTERIORS[1], OPTIMIZERS[0], ESTIMATORS[0], criterion) is None:

@@ -20,9 +20,8 @@ from .parts import (
     kinds_of,
     model_of,
     of_seed,
-    programs,
+    pairs,
     reducer,
-    reductions,
     squares,
     stepper,
     title,
@@ -32,7 +31,7 @@ from .parts import (
 OUTPUT = 15  # the first of the output layer's weights, which stay
 
 
-@pytest.mark.parametrize("method", [*programs()], ids=title)
+@pytest.mark.parametrize("method", [*pairs()], ids=title)
 def test_a_step_keeps_the_kind_of_the_state(method):
     """Shapes, types and structure: the next step runs through the same compiled program."""
     state = first_state(method)
@@ -41,7 +40,7 @@ def test_a_step_keeps_the_kind_of_the_state(method):
     assert all(leaf.shape == () for leaf in info)
 
 
-@pytest.mark.parametrize("method", [*reductions()], ids=title)
+@pytest.mark.parametrize("method", [*decisions()], ids=title)
 def test_a_reduction_keeps_the_kind_of_the_state(method):
     state, model = first_state(method), model_of(method.prior)
     after, record = jax.eval_shape(reducer(method), state)

@@ -32,7 +32,7 @@ def masked(one, seed, shares):
     """Weights of every size, some at zero; biases partly too."""
     rows, columns, single, arrays = shares
     rng = np.random.default_rng(seed)
-    vector = np.asarray(one.layout.pack(one.network)).copy()
+    vector = np.array(one.pack())
     vector += 0.3 * rng.normal(size=vector.size)
     pieces = []
     for block in one.layout.blocks:
@@ -160,7 +160,7 @@ def test_a_constant_channel_before_padding_stays_unless_it_is_zero(padding, bias
 def test_a_dead_channel_of_a_residual_stream_goes_everywhere(x64):
     """Nothing writes to channel 2 but constants: it goes from the stem, the block and what reads the stream."""
     one = Traced("resnet", np.float64)
-    vector = one.layout.pack(one.network) + 0.1
+    vector = one.pack() + 0.1
     network = one.layout.bind(one.network, vector)
     network = eqx.tree_at(
         lambda n: (n.stem.weight, n.norm_stem.bias, n.second.weight, n.norm_second.bias),
@@ -178,7 +178,7 @@ def test_a_dead_channel_of_a_residual_stream_goes_everywhere(x64):
 def test_a_branch_that_is_constant_goes(name, x64):
     """The last weights of some branches are zero: the branches go, what their biases add stays."""
     one = Traced(name, np.float64)
-    network = one.layout.bind(one.network, one.layout.pack(one.network) + 0.05)
+    network = one.layout.bind(one.network, one.pack() + 0.05)
     last = (
         (lambda n: (n.blocks[0].feedforward.narrow, n.blocks[1].attention.project_out, n.blocks[1].feedforward.narrow))
         if name == "vit"
@@ -204,7 +204,7 @@ def test_a_branch_that_is_constant_goes(name, x64):
 def test_heads_and_depths_go(x64):
     """Of three heads the first has no values, and each other has one depth of its own that no query asks for."""
     one = Traced("attention", np.float64)
-    network = one.layout.bind(one.network, one.layout.pack(one.network) + 0.05)
+    network = one.layout.bind(one.network, one.pack() + 0.05)
     rows = np.array([4 + 1, 8 + 3])  # four depths a head
     network = eqx.tree_at(
         lambda n: (n.attention.value_proj.weight, n.attention.query_proj.weight, n.attention.query_proj.bias),
@@ -232,7 +232,7 @@ def test_heads_and_depths_go(x64):
 def test_what_a_softmax_does_not_see_goes(x64):
     """Keys that are the same for every token go, whatever the queries are."""
     one = Traced("vit", np.float64)
-    network = one.layout.bind(one.network, one.layout.pack(one.network) + 0.05)
+    network = one.layout.bind(one.network, one.pack() + 0.05)
     keys = np.arange(8, 16)
     network = eqx.tree_at(
         lambda n: n.blocks[0].attention.project_in.weight, network, replace_fn=lambda leaf: leaf.at[keys[[0, 5]]].set(0)

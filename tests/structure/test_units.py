@@ -1,5 +1,7 @@
 """Units: their weights are found where compaction looks for them, whoever wrote the network."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from occamax.structure.compaction import compact
 from occamax.structure.unit_search import find_units, parameter_names
 from occamax.structure.units import Part, Scattered, Units
 
-from .zoo import NETWORKS, Traced
+from .zoo import Traced
 
 EXPECTED = {  # name → (places, how many units, how many weights go with one), by hand from the sizes in zoo.py
     "mlp": [("layers.0", 7, 16 + 1 + 7), ("layers.1", 7, 7 + 1 + 7), ("layers.2", 7, 7 + 1 + 3)],
@@ -65,30 +67,26 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
 }
 
 
-@pytest.fixture(scope="module")
-def traced():
-    return {name: Traced(name) for name in NETWORKS}
-
-
-def units_of(one):
+@functools.cache
+def units_of(name):
+    one = Traced(name)
     return find_units(one.network, one.buffers, one.calling, one.layout, one.example, None)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_units_are_those_one_would_name(name, traced):
-    found = units_of(traced[name])
-    assert [(units.name, units.count, units.weights_each) for units in found] == EXPECTED[name]
+def test_the_units_are_those_one_would_name(name):
+    assert [(units.name, units.count, units.weights_each) for units in units_of(name)] == EXPECTED[name]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_compaction_removes_exactly_the_units_that_are_marked(name, traced):
-    one = traced[name]
+def test_compaction_removes_exactly_the_units_that_are_marked(name):
+    one = Traced(name)
     rng = np.random.default_rng(1)
-    gone, expected = jnp.zeros(one.layout.size, bool), {}
-    for units in units_of(one):
+    gone, expected = np.zeros(one.layout.size, bool), {}
+    for units in units_of(name):
         flags = rng.random(units.count) < 0.5
         flags[0] = False
-        gone = units.mark(gone, jnp.asarray(flags))
+        gone |= units.flagged(one.layout.size, flags)
         expected[units.name] = units.count - flags.sum()
     vector = rng.uniform(0.5, 1.0, one.layout.size)  # nothing is zero by accident
     _, kept = compact(one.bound(np.where(gone, 0.0, vector)), parameter_names(one.network))
@@ -99,12 +97,12 @@ def test_compaction_removes_exactly_the_units_that_are_marked(name, traced):
 
 
 @pytest.mark.parametrize("name", ["mixer", "vit", "resnet", "attention"])
-def test_a_branch_that_is_marked_is_computed_no_more(name, traced):
+def test_a_branch_that_is_marked_is_computed_no_more(name):
     """The stream is what it was without the branch: nothing of the branch is left, and all else is."""
-    one = traced[name]
+    one = Traced(name)
     vector = np.random.default_rng(1).uniform(0.5, 1.0, one.layout.size)
-    for branch in [units for units in units_of(one) if units.name.endswith("branch")]:
-        gone = np.asarray(branch.mark(jnp.zeros(one.layout.size, bool), jnp.ones(1, bool)))
+    for branch in [units for units in units_of(name) if units.name.endswith("branch")]:
+        gone = branch.flagged(one.layout.size, np.ones(1, bool))
         _, kept = compact(one.bound(np.where(gone, 0.0, vector)), parameter_names(one.network))
         inside = branch.name.removesuffix(" branch") + ("" if name == "resnet" else ".")
         assert {line.after == 0 for line in kept if line.where.startswith(inside)} == {True}
@@ -112,25 +110,40 @@ def test_a_branch_that_is_marked_is_computed_no_more(name, traced):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_marks_and_totals_agree(name, traced):
-    one = traced[name]
+def test_marks_and_totals_agree(name):
+    """Compiled, and in numpy: what is marked unit by unit, all of it, and beside what was marked before."""
     rng = np.random.default_rng(2)
-    vector = jnp.asarray(rng.normal(size=one.layout.size), jnp.float32)
-    for units in units_of(one):
-        none = jnp.zeros(one.layout.size, bool)
-        assert not units.mark(none, jnp.zeros(units.count, bool)).any()
-        each = [units.mark(none, jnp.arange(units.count) == unit) for unit in range(units.count)]
-        assert sum(int(marks.sum()) for marks in each) == units.weights_each * units.count
-        totals = jax.jit(units.totals)(vector)
-        assert np.allclose(totals, [vector[np.asarray(marks)].sum() for marks in each], atol=1e-5)
-        assert np.allclose(units.sums(np.asarray(vector)), totals, atol=1e-5)
-        flags = np.arange(units.count) % 2 == 0
-        assert np.array_equal(units.flagged(one.layout.size, flags), units.mark(none, jnp.asarray(flags)))
+    size = Traced(name).layout.size
+    vector, before = rng.normal(size=size).astype(np.float32), rng.random(size) < 0.5
+
+    @jax.jit
+    def compiled(vector, before):
+        none = jnp.zeros_like(before)
+        marks = lambda units, flags: jax.vmap(lambda own: units.mark(none, own))(flags)  # noqa: E731
+        return [
+            (
+                units.totals(vector),
+                marks(units, jnp.eye(units.count, dtype=bool)),
+                units.mark(none, jnp.zeros(units.count, bool)),
+                units.mark(before, jnp.arange(units.count) % 2 == 0),
+            )
+            for units in units_of(name)
+        ]
+
+    for units, found in zip(units_of(name), compiled(vector, before), strict=True):
+        totals, each, nothing, beside = map(np.asarray, found)
+        assert not nothing.any()
+        assert each.sum() == units.weights_each * units.count
+        assert np.allclose(totals, [vector[marks].sum() for marks in each], atol=1e-5)
+        assert np.allclose(units.sums(vector), totals, atol=1e-5)
+        assert np.array_equal(beside, before | units.flagged(size, np.arange(units.count) % 2 == 0))
+        for marks, own in zip(each, np.eye(units.count, dtype=bool), strict=True):
+            assert np.array_equal(marks, units.flagged(size, own))
 
 
-def test_normalised_streams_inputs_and_outputs_are_no_units(traced):
+def test_normalised_streams_inputs_and_outputs_are_no_units():
     for name in ("vit", "mixer"):
-        names = {units.name for units in units_of(traced[name])}
+        names = {units.name for units in units_of(name)}
         assert names.isdisjoint({"embed", "head", "tokens"})
 
 

@@ -1,5 +1,7 @@
 """Networks of many kinds, small, for what is read from a traced program."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,8 @@ from occamax import networks
 from occamax.structure.calling import read_network
 from occamax.structure.layout import float_leaves
 from occamax.structure.reading import read_graph, read_layout
+
+from ..toys import filled
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(KEY, 8)
@@ -155,20 +159,26 @@ NETWORKS = {  # name → how it is made, the shape of one example
 }
 
 
+@functools.cache
 class Traced:
-    """A network of the zoo with its graph and its layout."""
+    """A network of the zoo with its graph and its layout; the same one when asked again."""
 
     def __init__(self, name, dtype=np.float32):
         make, self.shape = NETWORKS[name]
-        given = make()
+        given = make() if name == "resnet" else filled(make)  # variances are of their own size
         cast = lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf  # noqa: E731
         self.network, buffers, self.calling = read_network(given)
         self.network, self.buffers = jax.tree.map(cast, self.network), tuple(map(cast, buffers))
         self.example = jax.ShapeDtypeStruct(self.shape, dtype)
         reading = (self.network, self.buffers, self.calling, self.example)
         self.graph, self.layout = read_graph(*reading), read_layout(*reading)
+        self.pack = jax.jit(lambda: self.layout.pack(self.network))
+        self._arrays = jax.jit(lambda vector: self._floats(self.layout.bind(self.network, vector)))
+
+    def _floats(self, network):
+        leaves = jax.tree.leaves(network)
+        return [leaves[place] for place in float_leaves(self.network)]
 
     def bound(self, vector):
         """The graph with the weights of a vector."""
-        leaves = jax.tree.leaves(self.layout.bind(self.network, jnp.asarray(vector)))
-        return self.graph.bind({n: np.asarray(leaves[leaf]) for n, leaf in enumerate(float_leaves(self.network))})
+        return self.graph.bind({n: np.asarray(array) for n, array in enumerate(self._arrays(jnp.asarray(vector)))})
