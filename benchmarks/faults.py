@@ -1806,8 +1806,81 @@ TRAINED = [
     ),
 ]
 
+SUITED = [
+    *_of(
+        "methods.py",
+        (
+            "natural gradients where nothing is normalised",
+            "if not layout.is_normalised:",
+            "if layout.is_normalised:",
+            "conformance/test_methods.py::test_bmr_takes_natural_gradients_where_activations_are_normalised",
+        ),
+        (
+            "a changed method is not taken as it was given",
+            "if not changes.keys() & NATURAL.changes().keys():",
+            "if True:",
+            "conformance/test_methods.py::test_a_method_that_was_changed_is_taken_as_it_was_given",
+        ),
+        (
+            "only one of two recipes is slowed down",
+            "        return replace(slower, normalised=own)",
+            "        return slower",
+            "conformance/test_methods.py::test_both_recipes_are_told_how_much_to_prune_and_slowed_down",
+        ),
+    ),
+    *_of(
+        "fitting/training.py",
+        (
+            "the method is not suited to its network",
+            "    method = method.suited_to(model.layout)\n",
+            "",
+            "experiment/test_fit.py::test_the_recipe_is_that_for_the_network",
+        ),
+    ),
+    *_of(
+        "experiment/problem.py",
+        (
+            "the prior is not suited to its network",
+            "lambda own: method.suited_to(own).prior",
+            "method.prior",
+            "experiment/test_fit.py::test_the_recipe_is_that_for_the_network",
+        ),
+    ),
+    *_of(
+        "structure/normalising.py",
+        (
+            "a root of the raw input is a norm",
+            "and reached.intersection(node.inputs[-1:])",
+            "",
+            "structure/test_normalising.py::test_a_root_of_the_raw_input_is_no_part_of_the_network",
+        ),
+        (
+            "norms inside of loops are not seen",
+            "for body in graph.walk() if body is not graph",
+            "for body in ()",
+            "structure/test_normalising.py::test_norms_are_seen",
+        ),
+    ),
+    *_of(
+        "inference/recomputing.py",
+        (
+            "every segment is kept",
+            "(segment if is_kept else jax.checkpoint(segment))",
+            "segment",
+            "inference/test_recomputing.py::test_a_step_is_the_same_in_less_memory",
+        ),
+        (
+            "what is read later is forgotten",
+            "wanted = set(_variables([*later, *jaxpr.outvars]))",
+            "wanted = set(_variables(later))",
+            "inference/test_recomputing.py::test_it_is_a_function_like_any_other",
+        ),
+    ),
+]
+
 FAULTS = [
     *(*OBJECTIVE, *MODEL, *POSTERIORS, *PRIORS, *ESTIMATORS, *OPTIMISERS, *SCHEDULES, *DELTA_F, *CRITERIA, *REDUCE),
     *(*LAYOUT, *COMPACTION, *EVALUATION, *DROPOUT, *LOOP, *DATA, *STORAGE, *EXPORT, *TEXT, *INTEROP, *TRAINED),
+    *SUITED,
     *(fault for file, rows in REPORT.items() for fault in _of(file, *rows)),
 ]

@@ -558,3 +558,13 @@ def test_a_finished_run_that_is_resumed_keeps_its_summary(fits, tmp_path):
     before = RunFolder(path).read_json("summary.json")
     fit_normed(path, resume=True)
     assert RunFolder(path).read_json("summary.json") == before
+
+
+def test_the_recipe_is_that_for_the_network():
+    """`BMR` takes natural gradients where activations are normalised; what is kept is the method as it came to be."""
+    plain, with_norms = fit_small(method=ox.BMR()), fit_normed()
+    assert (plain.method.optimizer, plain.model.prior) == (ox.AdaBelief(), ox.FanInPrior())
+    assert (with_norms.method.optimizer, with_norms.model.prior) == (ox.NaturalGradient(), ox.NormalPrior(0.17))
+    for fitted in (plain, with_norms):
+        assert fitted.method.normalised is None
+        assert method_from(fitted.config.settings["method"]) == fitted.method
