@@ -1,6 +1,6 @@
 """What is still to be measured of real networks on a GPU, by priority; it can be cut off and called again.
 
-    python benchmarks/lab/campaign.py --out FOLDER --data-dir DATA [--minutes 60] [--workers 5] [--only NAME …]
+    python benchmarks/lab/campaign.py --out FOLDER --data-dir DATA [--minutes 60] [--workers 6] [--only NAME …]
     python benchmarks/lab/campaign.py --list
     python benchmarks/lab/campaign.py --out FOLDER --try      # two steps of everything, on made-up data
 
@@ -10,8 +10,9 @@ in DATA where the machine has no index of packages. What is chosen among candida
 only then do the jobs run that look at the test set.
 
 Seen on an H200: XLA_FLAGS="--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2", a compilation cache and
-XLA_PYTHON_CLIENT_PREALLOCATE=false; one ResNet-20 alone takes 1.8 ms a step, eight under MPS (`nvidia-cuda-mps-control
--d`) some 800 steps a second in all. What is timed runs alone, first.
+XLA_PYTHON_CLIENT_PREALLOCATE=false; with these flags LeNet-5-Caffe, and LeNet in bfloat16, have a product that cuBLAS
+does not know. Under MPS (`nvidia-cuda-mps-control -d`) six ResNet-20s at once make 165 steps a second each, seventeen
+runs of all kinds 41: **six workers**. 50 × 500 steps are then 150 s. What is timed runs alone, first.
 """
 
 import argparse
@@ -63,12 +64,9 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
     return f"prior=NormalPrior({std})", f"kl_weight={beta}", f"posterior=MeanField({first})"
 
 
-# What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate
+# What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
+# The rate of a ResNet (.2) and how cold it is with flips and crops (1/64) are settled: `results/lab/README.md`
 CHOICES = {
-    "rate": {str(value): (rate(value),) for value in (0.05, 0.1, 0.2)},
-    "augmented": {
-        str(part): (*colder(1 / part, std), rate(0.2)) for part, std in ((32, 0.17), (64, 0.12), (256, 0.06))
-    },
     "adamw": {
         "slow": ("optimizer=AdamW(1.2)", rate(1e-3)),
         "fast": ("optimizer=AdamW(0.4)", rate(3e-3)),
@@ -78,99 +76,85 @@ CHOICES = {
 
 def chosen_among() -> list[Job]:
     """The candidates on validation data; a job's name begins with its choice and candidate."""
-    found = []
-    for name, changes in CHOICES["augmented"].items():
-        words = (
-            "cifar10",
-            "resnet20",
-            "bmr-natural",
-            "--set",
-            *changes,
-            "--levels",
-            "0.9",
-            "--epochs",
-            "50",
-            *FLIPS,
-            *HALF,
+    return [
+        Job(
+            f"adamw-{name}-{level}",
+            "levels.py",
+            ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level, *HALF),
         )
-        found.append(Job(f"augmented-{name}", "levels.py", words))
-    for name, changes in CHOICES["rate"].items():
-        for level in ("0", "0.95"):
-            words = ("cifar10", "resnet20", "bmr-natural", "--set", *changes, "--levels", level, *HALF)
-            found.append(Job(f"rate-{name}-{level}", "levels.py", words))
-    for name, changes in CHOICES["adamw"].items():
-        for level in ("0.9", "0.98"):
-            words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level, *HALF)
-            found.append(Job(f"adamw-{name}-{level}", "levels.py", words))
+        for name, changes in CHOICES["adamw"].items()
+        for level in ("0.9", "0.98")
+    ]
+
+
+def on_the_test_set(method: str, level: str, seed: int, choice: str | None = None) -> Job:
+    """ResNet-20."""
+    words = ("cifar10", "resnet20", method, *HALF, "--test", "--first-seed", str(seed), "--levels", level)
+    return Job(f"resnet20-{method}-{level}-{seed}", "levels.py", words, choice=choice)
+
+
+def cells() -> list[Job]:
+    """The paper's twelve on the test set with their bound, three seeds of the small ones."""
+    found = []
+    for data, network in [*LARGE, *SMALL]:
+        more = HALF if (data, network) in LARGE else ("--seeds", "3")
+        found.append(Job(f"cell-{data}-{network}", "levels.py", (data, network, "bmr", "--test", *more)))
     return found
 
 
-def finals(seed: int, levels: tuple[str, ...]) -> list[Job]:
-    """ResNet-20 on the test set at the chosen rate."""
-    words = ("cifar10", "resnet20", "bmr-natural", *HALF, "--test", "--first-seed", str(seed), "--levels")
-    return [Job(f"resnet20-{level}-{seed}", "levels.py", (*words, level), choice="rate") for level in levels]
+def beside() -> list[Job]:
+    """Mixer and ViT both ways, on the same validation data."""
+    found = []
+    for network in ("vit", "mixer"):
+        for name, changes in (("by-the-rule", ()), ("as-without", ("--set", "normalised=None"))):
+            found.append(Job(f"{network}-{name}", "levels.py", ("cifar10", network, "bmr", *changes, *HALF)))
+    return found
 
 
 def timed() -> list[Job]:
-    speed = ("--networks", "mlp", "lenet", "resnet20", "--methods", "map", "bmr-natural", "--no-details", "--peers")
     growth = ("--plain", "plain", "--bayesian", "bmr-natural", "--least", "1e8", "--most", "1e8")
+    return [Job("hundred-million", "growth.py", growth, 3, alone=True)]
+
+
+def runs() -> list[Job]:
+    """Whole run folders, to export at home."""
+    half = ("--precision", "bfloat16")
     return [
-        Job("times", "speed.py", (*speed, "--steps", "300"), 4, alone=True),
-        Job("hundred-million", "growth.py", growth, 3, alone=True),
+        Job("run-resnet20", "train", ("cifar10", "resnet20", "bmr", "--sparsity", "0.95", *half)),
+        Job("run-vit", "train", ("cifar10", "vit", "bmr", *half)),
+        Job("run-mixer", "train", ("cifar10", "mixer", "bmr", *half)),
     ]
 
 
 def from_trained() -> list[Job]:
     """A tenth of the steps from trained weights: how cold it must be, on validation data."""
     found = []
-    for data, network in (("fashion_mnist", "lenet"), ("cifar10", "resnet20")):
-        shared = ("--data", data, "--network", network, "--epochs", "50", "--steps", "500", "--no-test")
-        shared += HALF if network == "resnet20" else ()  # XLA has no product of this shape for LeNet in bfloat16
-        first = Job(f"trained-{network}-dense", "from_trained.py", (*shared, "--only", "dense"))
-        found.append(first)
-        for beta in (0.25, 0.05, 0.01):
-            words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
-            words += ("--set", f"kl_weight={beta}")
-            found.append(Job(f"trained-{network}-{beta}", "from_trained.py", words, after=first.name))
+    shared = ("--data", "cifar10", "--network", "resnet20", "--epochs", "50", "--steps", "500", "--no-test", *HALF)
+    first = Job("trained-resnet20-dense", "from_trained.py", (*shared, "--only", "dense"))
+    found.append(first)
+    for beta in (1.0, 0.25, 0.05):
+        words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
+        words += ("--set", f"kl_weight={beta}")
+        found.append(Job(f"trained-resnet20-{beta}", "from_trained.py", words, after=first.name))
     return found
 
 
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
-    hundred = (
-        "cifar100",
-        "resnet20",
-        "bmr-natural",
-        "--set",
-        *colder(1 / 16, 0.17),
-        rate(0.2),
-        *FLIPS,
-        *HALF,
-        "--test",
-    )
-    found = [*timed(), *chosen_among()]
-    for level in ("0", "0.8"):
-        found.append(Job(f"cifar100-{level}", "levels.py", (*hundred, "--epochs", "120", "--levels", level), 30))
-    words = ("cifar10", "resnet20", "bmr-natural", "--test", "--levels", "0.9", "--epochs", "120", *FLIPS, *HALF)
-    found.append(Job("augmented-test", "levels.py", words, 30, choice="augmented"))
-    for network in ("vit", "mixer"):
-        for name, changes in (("bmr-natural", ("--set", rate(0.05))), ("bmr", ())):
-            words = ("cifar10", network, name, *changes, *HALF)
-            found.append(Job(f"{network}-{name}", "levels.py", words))
-    found += finals(0, LEVELS)
-    words = ("cifar10", "resnet20", "plain", "--test", *HALF, "--levels")
-    found += [Job(f"plain-{level}", "levels.py", (*words, level), choice="adamw") for level in LEVELS[1:]]
-    found.append(Job("plain-0", "levels.py", (*words, "0", "--set", *CHOICES["adamw"]["slow"])))
-    found += [*finals(1, LEVELS[:3]), *finals(2, LEVELS[:3]), *from_trained()]
-    found += [*finals(1, LEVELS[3:]), *finals(2, LEVELS[3:])]
+    colder_still = ("--set", *colder(1 / 64, 0.12), "--levels", "0.9", "--epochs", "200", *FLIPS, *HALF)
+    found = [*timed(), *chosen_among(), *beside()]
+    found.append(Job("augmented", "levels.py", ("cifar10", "resnet20", "bmr-natural", "--test", *colder_still), 30))
+    found += [on_the_test_set("bmr", level, seed) for level in ("0.8", "0.98", "0.5") for seed in range(3)]
+    found += [*cells(), *runs()]
+    found += [on_the_test_set("plain", level, 0, "adamw") for level in LEVELS]
+    found += from_trained()
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", text, 40, text=True))
     for data, network in SMALL:
         found.append(Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3"), 40))
     for data, network in LARGE:
-        found.append(
-            Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3", *HALF), 90)
-        )
+        words = (data, network, "--quick", "--seeds", "3", *HALF)
+        found.append(Job(f"opponents-{data}-{network}", "opponents.py", words, 90))
     return found
 
 
@@ -203,11 +187,14 @@ def short(job: Job, folder: Path) -> Job:
         return replace(job, words=(*job.words, *steps))
     names = ("fashion_mnist", "cifar10", "cifar100", "film_snippets")
     words = tuple(str(path) if word in names else word for word in job.words)
-    quick = ("--epochs", "4", "--steps", "10", "--samples", "2", "--seeds", "1")
+    quick = ("--epochs", "4", "--steps", "10", "--samples", "2", *(() if job.script == "train" else ("--seeds", "1")))
     return replace(job, words=(*words, *quick, *(("--few",) if job.script == "opponents.py" else ())), minutes=10)
 
 
 def command(job: Job, options: argparse.Namespace) -> list[str]:
+    if job.script == "train":
+        data = [] if options.data_dir is None else ["--data-dir", str(options.data_dir)]
+        return [sys.executable, "-m", "occamax", "train", *job.words, *data, "--out", str(options.out / job.name)]
     words = [sys.executable, str(HERE / job.script), *job.words]
     if job.alone:
         return [*words, "--out", str(options.out / f"{job.name}.json")]
