@@ -61,7 +61,7 @@ def stepped(given, estimator, share, micro_batches, recompute, size=256):
 @pytest.mark.parametrize(
     ("network", "options", "share_of_memory"),
     [
-        (lambda: deep(0.1), {"micro_batches": 2}, 0.7),
+        (lambda: deep(0.1), {"micro_batches": 2}, 0.75),
         (deep, {"estimator": LocalReparameterisation()}, 0.9),  # the noise of each example is kept
         (residual, {"share": Devices.of(1).share}, 0.7),
         (transformer, {}, 0.6),
