@@ -171,6 +171,20 @@ def test_a_latency_that_cannot_be_had_is_refused_in_words():
         export_network(source, Path("x.onnx"), "onnx", draws=2, limit=LatencyLimit(1.0))
 
 
+def test_a_latency_that_ruins_the_network_is_refused_with_the_fastest_that_does_not(monkeypatch):
+    """What it has learnt is far from nothing here; with --max-loss the user says what may go."""
+    source = dense("mlp", training=True)
+    model, believed = source.model, source.believed
+    outputs = model.outputs(model.bind(believed.posterior.point, believed.mask), jnp.asarray(source.training.inputs))
+    known = np.asarray(jnp.argmax(outputs, axis=-1), np.int32)
+    source = replace(source, training=source.training._replace(targets=known))
+    program = trace(source)
+    monkeypatch.setattr(hastening, "MOST_LOST", 1e-6)
+    with pytest.raises(ExportError, match=r"--latency: 0.3 ms at batch 1 would cost more than .* ms is the fastest"):
+        hastened(source, program, LatencyLimit(0.3), "onnx", Rounding(32))
+    assert hastened(source, program, LatencyLimit(0.3), "onnx", Rounding(max_loss=1e9))[1].milliseconds[1] <= 0.3
+
+
 def test_a_file_with_a_latency_is_checked_as_any_other(tmp_path, monkeypatch, capsys):
     source, clocks, briefly = dense("mlp", training=True), [], exporting.latencies
     monkeypatch.setattr(exporting, "latencies", lambda *given: clocks.append(given[3]) or briefly(*given))

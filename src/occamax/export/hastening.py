@@ -29,6 +29,9 @@ STAGE = 0.8  # of the time before that a stage may come down to
 MARGIN = 0.98  # of the latency that a file should have when it is looked for, since no two timings are equal
 REPAIR = Repair(rounds=2, steps=10, examples=2000)
 JUDGED = 2000  # other training examples by which the loss is measured
+MOST_LOST = (
+    0.1  # of what the network had gained over one that learnt nothing, unless `--max-loss` says what may be lost
+)
 
 
 @dataclass(frozen=True)
@@ -73,19 +76,30 @@ def hastened(
     kinds, repair = _units_of(source), None if source.training is None else _Repairing.of(source)
     wanted, now, first, loss = MARGIN * limit.milliseconds, np.inf, 0.0, 0.0
     gone, found = dict.fromkeys((kind.name for kind in kinds), 0), source
+    may_lose = np.inf if repair is None or rounding.max_loss is not None else MOST_LOST * repair.gained(source)
     while now > wanted:
-        order = _order(found, kinds, clock)
+        order, reached = _order(found, kinds, clock), now
         count, (before, now), items = _how_many(clock, order, limit, repair is not None)
         first, marked = first or before, order.marked(items[:count])
         loss += order.loss(marked)
         gone = {name: gone[name] + more for name, more in order.counted(items[:count]).items()}
         found = _without(found, marked)
         found = found if repair is None or not count else repair.moved(found)
+        if repair is not None and repair.nats(found) - repair.nats(source) > may_lose:
+            raise _ruin(limit, min(reached, first))
     measured = None if repair is None else repair.nats(found) - repair.nats(source)
     gone = {name: count for name, count in gone.items() if count}
     result = Hastened((first, now), gone, loss, measured, 0 if repair is None else repair.count, limit.batch)
     _refuse_loss(result, limit, rounding.max_loss)
     return found, result
+
+
+def _ruin(limit: LatencyLimit, reached: float) -> ExportError:
+    return ExportError(
+        f"--latency: {limit.milliseconds:g} ms at batch {limit.batch} would cost more than {MOST_LOST:g} of what the "
+        f"network has learnt; {reached:.3g} ms is the fastest that does not. Ask for that, train with --unit-price and "
+        "--unit-cost latency, or say with --max-loss how many nats may be lost"
+    )
 
 
 def _refuse_loss(found: Hastened, limit: LatencyLimit, max_loss: float | None) -> None:
@@ -181,6 +195,12 @@ class _Repairing:
         unit = jnp.where(mask, (weights - model.prior.centers(model.layout)) / stds, 0.0)
         moved = IndependentNormals(posterior.mean.at[: model.layout.size].set(unit), posterior.log_std)
         return replace(source, believed=source.believed._replace(posterior=moved))
+
+    def gained(self, source: Exportable) -> float:
+        """The nats by which it is better than a network that learnt nothing, over all that it was trained on."""
+        targets = np.asarray(self.judged.targets)
+        nothing = source.model.likelihood.baseline(targets.reshape(-1, *targets.shape[2:]))
+        return max(self.judged.count * nothing - self.nats(source), 0.0)
 
     def nats(self, source: Exportable) -> float:
         """What the examples that it was not moved by cost, times all that it was trained on."""
