@@ -114,7 +114,7 @@ class Study:
         return self.keep({
             **key, **mean, "each": {k: [one[k] for one in each] for k in each[0]}, "seeds": seeds, "how": how,
             "early": early[0], "ensemble": rivals.figures(np.mean(said, axis=0), np.asarray(dataset.test.targets)),
-            "seconds": round(time.perf_counter() - began), "method": method.as_data(),
+            "seconds": round(time.perf_counter() - began), "settings": method.as_data(),
             "command": trials.command(), **environment(),
         })  # fmt: skip
 

@@ -390,6 +390,9 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
     - a guard that undoes what the network does not recover from;
     - a temperature of the outputs, from at most one training example in twenty that is held out.
 
+    Where the network normalises its activations it is trained by natural gradients instead of the first two, as
+    `NaturalBMR` is: `Suited` says why. A change of one of the values that this would take the place of switches it off.
+
     **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
 
     Examples:
@@ -419,12 +422,12 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
 
 
 def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
-    """BMR for networks with normalisation layers, by natural gradients: one gradient a step, three vectors of state.
+    """BMR by natural gradients, for any network: one gradient a step, three vectors of state.
 
     A wide prior that no scale unwinds, every datum counted four times (a KL weight of a quarter), deviations that come
     from the curvature of the data and forget their start by the end of the run (`NaturalGradient`). Weights go by their
-    ΔF between a tenth and four fifths of the run. Networks with normalisation also stand four times the rate; an MLP
-    forgets all it learnt at that (`results/lab/README.md`).
+    ΔF between a tenth and four fifths of the run. Networks with normalisation are trained at four times the rate; an
+    MLP forgets all it learnt at that (`results/lab/README.md`).
 
     **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
 
