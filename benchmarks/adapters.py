@@ -87,7 +87,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 def stepper(network: Any, batch: tuple[Any, Any], steps: int) -> Callable[[], None]:
     """`steps` gradients of the bound in one compiled loop, each followed by a step along it."""
-    method = ox.BMR()
+    method = ox.BMR(normalised=None)
     model = Model(network, jax.ShapeDtypeStruct(batch[0].shape[1:], batch[0].dtype), method.prior)
     first = method.posterior.start(method.init(model, jax.random.key(0)))
     mask = jnp.ones(model.layout.size, bool)

@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
 def dense(data: ox.Dataset, options: argparse.Namespace, is_bare: bool) -> Path:
     """The folder of the dense run; a bare one has no temperature and holds nothing out."""
     kept = f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
+    kept += "" if options.precision == "float32" else f"-{options.precision}"
     path = options.keep / (kept if options.test else f"{kept}-held-out")
     if not (path / "summary.json").is_file():
         method = ox.Plain(calibration=None) if is_bare else ox.Plain()
@@ -84,7 +85,9 @@ def measure(options: argparse.Namespace) -> None:
             start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
             line = trained(data, options, start)
         names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
-        names |= {"method": options.method, "changes": options.changes, "level": options.sparsity, "test": options.test}
+        names["test"] = options.test
+        if kind not in ("dense", "bare"):
+            names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
         line = {**names, **line, "command": command(), **environment()}
         print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
         if options.out is not None:

@@ -36,6 +36,7 @@ RATES = {"adamw": (1e-3, 3e-3), "sgd": (0.05, 0.2)}
 DECAYS = {"adamw": (0.01, 0.1, 0.5, 1.2), "sgd": (5e-4, 1e-3, 2e-3)}
 DROPOUTS = (0.0, 0.2, 0.5)
 SHOWN = ("accuracy", "nll", "ece")
+UNNORMALISED = ("mlp", "lenet", "lenet-300-100", "lenet-caffe")
 QUICK = {
     *(
         f"adamw rate 0.001 decay {decay:g} dropout {dropout:g}"
@@ -48,7 +49,7 @@ QUICK = {
 
 
 def grid(network: str, few: bool, quick: bool = False) -> dict[str, Method]:
-    """Plain training in every way that is tried, by what tables call it; `quick` are those that were best somewhere."""
+    """Plain training in every way that is tried, by what tables call it; `quick` are some with moderate decays."""
     found, takes_dropout = {}, "dropout" in inspect.signature(ox.network_named(network).build).parameters
     for kind, rates in RATES.items():
         for rate in rates:
@@ -62,10 +63,13 @@ def grid(network: str, few: bool, quick: bool = False) -> dict[str, Method]:
     return {name: method for name, method in found.items() if not quick or name in QUICK}
 
 
-def ours(epochs: int, sparsities: list[float]) -> dict[str, Method]:
-    """`bmr` and `bmr-natural`; at a fixed sparsity, with three orders of the same posterior."""
+def ours(epochs: int, sparsities: list[float], is_normalised: bool) -> dict[str, Method]:
+    """`bmr`, and the recipe that it does not take for such a network; at a fixed sparsity, with three orders of the
+    same posterior."""
     found = {}
-    for name, method in {"bmr": BMR(), "bmr-natural": NaturalBMR()}.items():
+    named = {"bmr": BMR(), "bmr-natural": NaturalBMR(), "bmr without the rule": BMR(normalised=None)}
+    for name in ("bmr", "bmr without the rule" if is_normalised else "bmr-natural"):  # the other is the same as `bmr`
+        method = named[name]
         found[f"{name}, dense"] = dataclasses.replace(method, reduction=None)
         found[name] = method
         for s in sparsities:
@@ -104,22 +108,26 @@ class Study:
             raise OutOfTimeError
         dataset = ox.load_data(o.data, o.data_dir)
         dataset = dataset if stage == "test" else dataset.hold_out(min(10_000, len(dataset.train) // 5))
-        began, each, early, said = time.perf_counter(), [], [], []
+        began, each, early, said, settings = time.perf_counter(), [], [], [], None
         for seed in range(seeds):  # one at a time: several convolutions at once are slow on a GPU
             found = self.trained(dataset, method, seed, how)
             each.append(found[0])
             early.append(found[1])
             said.append(found[2])
+            settings = found[3].as_data()
         mean = {k: round(float(np.mean([one[k] for one in each])), 4) for k in each[0]}
         return self.keep({
             **key, **mean, "each": {k: [one[k] for one in each] for k in each[0]}, "seeds": seeds, "how": how,
             "early": early[0], "ensemble": rivals.figures(np.mean(said, axis=0), np.asarray(dataset.test.targets)),
-            "seconds": round(time.perf_counter() - began), "settings": method.as_data(),
+            "seconds": round(time.perf_counter() - began), "settings": settings,
             "command": trials.command(), **environment(),
         })  # fmt: skip
 
-    def trained(self, dataset: ox.Dataset, method: Method, seed: int, how: str) -> tuple[dict, dict | None, np.ndarray]:
-        """One seed: its figures, those of its best epoch where it is plain, and its probabilities."""
+    def trained(
+        self, dataset: ox.Dataset, method: Method, seed: int, how: str
+    ) -> tuple[dict, dict | None, np.ndarray, Method]:
+        """One seed: its figures, those of its best epoch where it is plain, its probabilities, and the method as it
+        suits the network."""
         o, labels = self.options, np.asarray(dataset.test.targets)
         is_plain = not method.posterior.has_deviations
         seen = rivals.Snapshots(o.epochs)
@@ -130,15 +138,15 @@ class Study:
         )  # fmt: skip
         last = {k: round(fitted.history[-1][k], 5) for k in (*trials.FIGURES, "neg_elbo")}
         if not is_plain or seen.best is None:
-            return last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64)
+            return last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64), fitted.method
         stopped = rivals.together(fitted, dataset, [seen.best[2]])
         early = rivals.figures(stopped, labels)
         if how == "early":
-            return {**last, **early}, early, stopped
+            return {**last, **early}, early, stopped, fitted.method
         if how == "swag" and seen.late:
             said = rivals.together(fitted, dataset, rivals.swag_draws(seen.late, SWAG_DRAWS, seed))
-            return {**last, **rivals.figures(said, labels)}, early, said
-        return last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64)
+            return {**last, **rivals.figures(said, labels)}, early, said, fitted.method
+        return last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64), fitted.method
 
     def tuned(self, methods: dict[str, Method], stage: str) -> tuple[str, str]:
         """The name of the best on validation data, and whether it is stopped `early` or taken at its `last` epoch."""
@@ -157,7 +165,7 @@ class Study:
             pruned = {name: method.pruned_to(s, o.epochs) for name, method in methods.items()}
             best, how = self.tuned(pruned, f"tune at {s:g}")
             self.run("test", f"tuned at {s:g}, magnitudes: {best}{_stopped(how)}", pruned[best], o.seeds, how)
-        for name, method in ours(o.epochs, o.sparsity).items():
+        for name, method in ours(o.epochs, o.sparsity, o.network not in UNNORMALISED).items():
             if not o.quick or not name.endswith("dense"):
                 self.run("test", name, method, o.seeds)
 
@@ -185,7 +193,7 @@ def main(say: Callable[[str], None] = print) -> None:
     parser.add_argument("network", nargs="?")
     parser.add_argument("--sparsity", type=float, nargs="*", default=[], help="also pruned to these")
     parser.add_argument("--few", action="store_true", help="two ways of plain training only, to try the command")
-    parser.add_argument("--quick", action="store_true", help="a third of the ways only, and no dense ones of ours")
+    parser.add_argument("--quick", action="store_true", help="13 of 30 ways only, and no dense ones of ours")
     parser.add_argument("--minutes", type=float, help="begin no run after so many")
     options = parser.parse_args()
     if options.table:

@@ -22,7 +22,7 @@ from occamax.methods import BMR, Method, NaturalBMR, Plain
 
 
 def natural(**changes) -> Method:
-    return study.changed(NaturalBMR(), **changes)
+    return study.changed(NaturalBMR(normalised=None), **changes)
 
 
 def rate(value: float) -> Cosine:

@@ -59,7 +59,7 @@ def measure(dataset: ox.Dataset, name: str, batch: int, rounds: int) -> dict[str
         "network": name, "weights": program.model.layout.size, "batch": batch, "rounds": rounds,
         "kept_mb": round(kept, 1), "recomputed_mb": round(again, 1),
         "kept_seconds": round(times[0], 4), "recomputed_seconds": round(times[1], 4),
-        "settings": method.as_data(), "command": trials.command(), **environment(),
+        "settings": program.method.as_data(), "command": trials.command(), **environment(),
     }  # fmt: skip
 
 

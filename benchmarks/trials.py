@@ -108,7 +108,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         "undone": sum(undone),
         "curve": curve[:: max(1, len(curve) // 10)],
         "seconds": round(time.perf_counter() - began),
-        "settings": trial.method.as_data(),
+        "settings": fits[0].method.as_data(),  # as it suits the network
         "command": command(),
         **environment(),
     }

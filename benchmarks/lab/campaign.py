@@ -41,8 +41,8 @@ LARGE = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") fo
 
 @dataclass(frozen=True)
 class Job:
-    """One command; `minutes` it may take. `text` its data are texts. `choice` whose best
-    candidate it takes."""
+    """One command; `minutes` it may take. `text`: its data are texts. `choice`: the choice whose
+    best candidate it is run with."""
 
     name: str
     script: str
@@ -194,7 +194,9 @@ def short(job: Job, folder: Path) -> Job:
 def command(job: Job, options: argparse.Namespace) -> list[str]:
     if job.script == "train":
         data = [] if options.data_dir is None else ["--data-dir", str(options.data_dir)]
-        return [sys.executable, "-m", "occamax", "train", *job.words, *data, "--out", str(options.out / job.name)]
+        again = ["--resume"] if (options.out / job.name).exists() else []
+        folder = ["--out", str(options.out / job.name)]
+        return [sys.executable, "-m", "occamax", "train", *job.words, *data, *folder, *again]
     words = [sys.executable, str(HERE / job.script), *job.words]
     if job.alone:
         return [*words, "--out", str(options.out / f"{job.name}.json")]
@@ -254,15 +256,21 @@ class Campaign:
         self.options, self.changed = options, Condition()
         self.end, self.kept = time.perf_counter() + 60 * options.minutes, options.out / "campaign.jsonl"
         finished = {line["name"] for line in self.lines() if line["ended"] == "done"}
-        self.pending = [job for job in wanted if job.name not in finished]
+        needed = {name for job in wanted for name in self.before(job)}
+        first = [job for job in jobs() if job.name in needed and job not in wanted]
+        self.pending = [job for job in [*first, *wanted] if job.name not in finished]
 
     def lines(self) -> list[dict]:
         return [json.loads(line) for line in self.kept.read_text().splitlines()] if self.kept.exists() else []
 
-    def is_ready(self, job: Job) -> bool:
-        over = {line["name"] for line in self.lines()}
+    @staticmethod
+    def before(job: Job) -> set[str]:
+        """The jobs that must be over first."""
         candidates = [other.name for other in chosen_among() if other.name.startswith(f"{job.choice}-")]
-        return {*candidates, *([job.after] if job.after else [])} <= over
+        return {*candidates, *([job.after] if job.after else [])}
+
+    def is_ready(self, job: Job) -> bool:
+        return self.before(job) <= {line["name"] for line in self.lines()}
 
     def work(self, kind: Callable[[Job], bool] = lambda job: True) -> None:
         """Jobs of a kind, one after the other, until none is left."""
@@ -284,9 +292,13 @@ class Campaign:
 
     def do(self, job: Job) -> None:
         began, left = time.perf_counter(), (self.end - time.perf_counter()) / 60
-        if job.choice is not None:
-            job = replace(job, words=(*job.words, "--set", *best(job.choice, self.options.out)))
-        how = run(short(job, self.options.out) if self.options.trial else job, self.options, min(job.minutes, left))
+        ended = {line["name"]: line["ended"] for line in self.lines()}
+        if self.before(job) and not any(ended[name] == "done" for name in self.before(job)):
+            how = "skipped: what it needs failed"
+        else:
+            if job.choice is not None:
+                job = replace(job, words=(*job.words, "--set", *best(job.choice, self.options.out)))
+            how = run(short(job, self.options.out) if self.options.trial else job, self.options, min(job.minutes, left))
         line = {"name": job.name, "ended": how, "seconds": round(time.perf_counter() - began)}
         print(f"  {job.name}: {how} after {line['seconds']} s", flush=True)
         with self.changed:

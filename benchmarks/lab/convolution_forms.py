@@ -44,6 +44,7 @@ def timed(data: Data, form: str, method: str, dtype: str, seeds: int, options: a
     budget = ox.Budget(50, options.steps, options.batch)
     with mock.patch.object(resnet, "convolve_padded", FORMS[form]):
         model = build_model(ox.network_named("resnet20"), data, chosen, None, None, dtype, ox.Devices())
+        chosen = chosen.suited_to(model.layout)
         program = Program(Task(model, chosen, budget, held_out_of(chosen.calibration, len(data)), tuple(range(seeds))))
         loop, state = program.train_chunk[max(program.chunks)], program.with_kl_weight(program.start())
         train, laps = tuple(map(jnp.asarray, data.train)), []

@@ -40,6 +40,7 @@ def new(network, method, steps):
     source, chosen = ox.network_named(network), METHODS[method]()
     data = read_data(ox.load_data(NAME, Path(DATA)), image_size=source.image_size)
     model = build_model(source, data, chosen, None, None, "float32", ox.Devices())
+    chosen = chosen.suited_to(model.layout)
     program = Program(Task(model, chosen, ox.Budget(50, steps), held_out_of(chosen.calibration, len(data))))
     loop = program.compile(program.stepper.epoch(steps, 128, program.task.held_out), 1, donate=True)
     return loop, program.with_kl_weight(program.start()), tuple(map(jnp.asarray, data.train))

@@ -21,13 +21,15 @@ SCHEDULES = ("learning_rate", "kl_weight", "evidence", "least_left")
 
 def method_from_words(name: str, changes: Sequence[str]) -> Method:
     """A method by its name, with some of its values changed: `reduction.tolerance=none`, `prior.gain=2`."""
-    method = METHODS[choose("METHOD", name, METHODS)]()
+    make, given = METHODS[choose("METHOD", name, METHODS)], {}
     for change in changes:
         path, equals, words = change.partition("=")
         if not equals or not path:
             raise ArgumentError(f"--set: {change!r} given; it must be like learning_rate=5e-3 or prior.gain=2")
-        method = _changed(method, path.strip().split("."), _value(words.strip(), change), change)
-    return method
+        names = path.strip().split(".")
+        changed = _changed(make(**given), names, _value(words.strip(), change), change)
+        given[names[0]] = getattr(changed, names[0])  # the method decides what else follows from a change
+    return make(**given)
 
 
 def _changed(target: Any, path: list[str], value: Any, change: str) -> Any:

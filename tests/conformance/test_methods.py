@@ -8,12 +8,13 @@ from dataclasses import replace
 import optax
 import pytest
 
+from occamax.command_words import method_from_words
 from occamax.errors import ArgumentError
 from occamax.inference import estimators, optimizers, posteriors, priors
 from occamax.inference.optimizers import NaturalGradient, Optax
 from occamax.inference.posteriors import PointMass
 from occamax.inference.schedules import Affordable, Constant, Cosine, InSteps
-from occamax.methods import BMR, MAP, METHODS, Flat, Method, NaturalBMR, Suited, method_from
+from occamax.methods import BMR, LONG_STEPS, MAP, METHODS, Flat, Method, NaturalBMR, Suited, method_from
 from occamax.reduction import Reduction, criteria, horseshoe
 from occamax.storage.structured import differences, is_whole, known_kinds, to_data
 from occamax.structure.layout import Layout
@@ -243,3 +244,26 @@ def test_a_suited_method_goes_to_data_and_back():
     method = Method(normalised=Suited(learning_rate=0.2, evidence=0.5), reduction=Reduction())
     assert method_from(json.loads(json.dumps(method.as_data()))) == method
     assert float(method.suited_to(NORMALISED).reduction.evidence(0.0)) == 0.5
+
+
+def test_what_the_command_line_sets_is_what_a_network_with_norms_is_trained_with():
+    for words, name, expected in (
+        (["learning_rate=5e-3"], "learning_rate", Constant(5e-3)),
+        (["kl_weight=1.0"], "kl_weight", Constant(1.0)),
+        (["optimizer=AdaBelief()"], "optimizer", optimizers.AdaBelief()),
+        (["prior.gain=2"], "prior", priors.FanInPrior(gain=2)),
+    ):
+        assert getattr(method_from_words("bmr", words).suited_to(NORMALISED), name) == expected
+    slow = method_from_words("bmr-natural", ["learning_rate=Cosine(0.05,warm_up=0.02)"]).suited_to(NORMALISED)
+    assert slow.learning_rate == Cosine(0.05, warm_up=0.02)
+    kept = method_from_words("bmr", ["reduction.tolerance=none"]).suited_to(NORMALISED)
+    assert (kept.optimizer, kept.reduction.tolerance) == (NaturalGradient(), None)
+
+
+def test_how_much_faster_a_target_is_trained_for_is_said_by_the_method_or_by_what_suits():
+    asked = BMR(target_rate_factor=3.0).pruned_to(0.9, 20).suited_to(NORMALISED)
+    assert float(asked.learning_rate(0.5)) == pytest.approx(3 * float(LONG_STEPS(0.5)))
+    only = Method(normalised=Suited(target_rate_factor=2.0), reduction=Reduction()).pruned_to(0.9, 20)
+    assert float(only.suited_to(NORMALISED).learning_rate(0.5)) == pytest.approx(2 * float(Method().learning_rate(0.5)))
+    own = BMR(reduction=Reduction(evidence=Constant(0.7))).suited_to(NORMALISED)
+    assert own.reduction.evidence == Constant(0.7)

@@ -192,6 +192,12 @@ def test_the_method_is_read_back_from_the_folder_as_an_equal_object(fits):
         assert method_from(json.loads(json.dumps(make().as_data()))) == make()
 
 
+def test_a_method_that_is_handed_in_again_is_suited_to_the_network(fits):
+    run = fits["own with state"]
+    again = ox.load(run.path, normed(), method=ox.BMR())
+    assert (again.method, again.model.prior) == (run.method, run.model.prior)
+
+
 def test_load_refuses_another_network_by_names_and_shapes(fits, tmp_path):
     path = fits["own with state"].path
     with pytest.raises(ox.RunError, match=r"another than the one that was trained.*weight_shape"):

@@ -41,6 +41,11 @@ def is_normalised(network, preprocess=None):
     return read_layout(module, buffers, calling, EXAMPLE, preprocess).is_normalised
 
 
+def rooted(x):
+    """An activation: a root, and no sum."""
+    return x / jnp.sqrt(1 + x**2)
+
+
 def standardised(x):
     return (x - x.mean()) / jnp.sqrt(x.var() + 1e-5)
 
@@ -49,19 +54,38 @@ def unit_length(x):
     return x / jnp.maximum(jnp.linalg.norm(x), 1e-6)
 
 
+def by_powers(x):
+    return (x - x.mean()) * (x.var() + 1e-5) ** -0.5
+
+
+def by_a_scaled_root(x):
+    return x / (jnp.linalg.norm(x) * 8**-0.5 + 1e-6)
+
+
+def by_an_inverse(x):
+    return x * jnp.reciprocal(jnp.sqrt(x.var() + 1e-5))
+
+
+def with_a_choice(x):
+    length = jnp.linalg.norm(x)
+    return x / jnp.where(length > 0, length, 1.0)
+
+
 def in_a_scan(x):
     return jax.lax.scan(lambda carry, _: (eqx.nn.RMSNorm(8)(carry), None), x, None, length=2)[0]
 
 
-@pytest.mark.parametrize(
-    "between",
-    [eqx.nn.LayerNorm(8), eqx.nn.GroupNorm(2, 8), eqx.nn.RMSNorm(8, use_weight=False), unit_length, in_a_scan],
-)
+NORMS = [eqx.nn.LayerNorm(8), eqx.nn.GroupNorm(2, 8), eqx.nn.RMSNorm(8, use_weight=False), unit_length, in_a_scan]
+NORMS += [by_powers, by_a_scaled_root, by_an_inverse, with_a_choice]
+OTHERS = [jax.nn.relu, jax.nn.softmax, Slope(jnp.ones(8)), lambda x: x / jnp.sqrt(8.0), rooted]
+
+
+@pytest.mark.parametrize("between", NORMS)
 def test_norms_are_seen(between):
     assert is_normalised(Two(between))
 
 
-@pytest.mark.parametrize("between", [jax.nn.relu, jax.nn.softmax, Slope(jnp.ones(8)), lambda x: x / jnp.sqrt(8.0)])
+@pytest.mark.parametrize("between", OTHERS)
 def test_what_divides_by_no_root_of_activations_is_no_norm(between):
     assert not is_normalised(Two(between))
 
@@ -85,7 +109,8 @@ def test_batch_norm_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("mlp", False), ("lenet", False), ("resnet20", True), ("resnet20-bn", True)]
+    ("name", "expected"),
+    [("mlp", False), ("lenet", False), ("vit", True), ("mixer", True), ("resnet20", True), ("resnet20-bn", True)],
 )
 def test_our_networks(name, expected):
     network = ox.network_named(name).template((1, 32, 32), 10, 0.0)

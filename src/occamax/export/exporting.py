@@ -95,6 +95,8 @@ def export_network(
     exact = replace(source, card=named(source, program))
     exact = exact if draws is None else with_draws(exact, draws)
     faster, cost = (exact, None) if limit is None else hastened(exact, program, limit, form, rounding)
+    if limit is not None and rounding.max_bytes is None:
+        rounding = replace(rounding, max_loss=None)  # what may be lost was for the units
     source, losses = rounded_source(faster, program, rounding, form, with_posterior)
     posterior = pack(source.model, source.believed, program, source.rounded) if with_posterior else None
     dense = program.bind(arrays_of(exact.model, exact.mean, exact.believed.mask))

@@ -6,6 +6,7 @@ them go is found by timing files. Where training examples are at hand they go in
 moved so that the network says again what it said at first (`repairing.py` of `reduction`), and is weighed anew.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -95,9 +96,10 @@ def hastened(
 
 
 def _ruin(limit: LatencyLimit, reached: float) -> ExportError:
+    enough = math.ceil(100 * reached / MARGIN) / 100 if reached > 1 else math.ceil(1000 * reached / MARGIN) / 1000
     return ExportError(
         f"--latency: {limit.milliseconds:g} ms at batch {limit.batch} would cost more than {MOST_LOST:g} of what the "
-        f"network has learnt; {reached:.3g} ms is the fastest that does not. Ask for that, train with --unit-price and "
+        f"network has learnt; {enough:g} ms is the fastest that did not. Ask for that, train with --unit-price and "
         "--unit-cost latency, or say with --max-loss how many nats may be lost"
     )
 

@@ -63,7 +63,9 @@ def load(  # what a run was made of may each be given again
         fixed, source = tuple(stored["fixed"]), config.origin["network"].items()
     module = _network(network, dict(source), chosen, outputs, config.origin["example"])
     convert = jnp.asarray if prepare is None else prepare
-    model = Model(module, example, chosen.prior, likelihood, fixed, convert, jnp.dtype(config.compute_dtype))
+    prior = lambda own: chosen.suited_to(own).prior  # noqa: E731
+    model = Model(module, example, prior, likelihood, fixed, convert, jnp.dtype(config.compute_dtype))
+    chosen = chosen.suited_to(model.layout)
     _refuse_other_layout(model, config, folder.path)
     state = _state(model, chosen, config, folder, checkpoint)
     is_finished = (folder.path / "summary.json").is_file()
