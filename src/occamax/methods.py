@@ -367,6 +367,15 @@ def HorseshoeBMR(**changes: Any) -> Method:  # noqa: N802
     return _make("bmr-rhs", own, changes)
 
 
+# The evidence alone decides, at a pace that the network can follow, measured, and with a guard
+PACED = Reduction(
+    criterion=Evidence(),
+    schedule=Between(0.1, 0.8),
+    least_left=Geometric(1.0, 0.005, 0.1, 0.7),
+    tolerance=0.05,
+    measuring=Measuring(binding=True),
+)
+
 # By natural gradients: a wide prior of one fixed width, every datum counted four times, deviations that come from the
 # curvature of the data. A network without normalisation trains only at a quarter of the rate
 NATURAL = Suited(
@@ -411,14 +420,7 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
         "init": VarianceScaled(),
         "learning_rate": Cosine(1e-2),
         "kl_weight": Affordable(0.6, 0.75),
-        "reduction": Reduction(
-            criterion=Evidence(),
-            schedule=Between(0.1, 0.8),
-            evidence=Ramp(0.0, 1.0, 0.1, 0.7),
-            least_left=Geometric(1.0, 0.005, 0.1, 0.7),
-            tolerance=0.05,
-            measuring=Measuring(binding=True),
-        ),
+        "reduction": replace(PACED, evidence=Ramp(0.0, 1.0, 0.1, 0.7)),
         "calibration": Calibration(),
         "target_rate_factor": 2.0,
     }
@@ -445,13 +447,7 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
     """
     own: dict[str, Any] = {
         **NATURAL.changes(),
-        "reduction": Reduction(
-            criterion=Evidence(),
-            schedule=Between(0.1, 0.8),
-            least_left=Geometric(1.0, 0.005, 0.1, 0.7),
-            tolerance=0.05,
-            measuring=Measuring(binding=True),
-        ),
+        "reduction": PACED,
         "calibration": Calibration(),
     }
     if not changes.keys() & {"learning_rate", "optimizer"}:
