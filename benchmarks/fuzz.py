@@ -264,7 +264,7 @@ def words(rng: random.Random) -> list[str]:
             ["train", s(), "mlp", "bmr"],
             ["train", "fashion_mini", s(), "bmr"],
             ["train", "fashion_mini", "mlp", s()],
-            ["train", "fashion_mini", "mlp", "map", "--sparsity", s()],
+            ["train", "fashion_mini", "mlp", "flat", "--sparsity", s()],
             ["train", "fashion_mini", "mlp", "bmr", "--epochs", rng.choice(["0", "-3", "x", ""])],
             ["train", "fashion_mini", "mlp", "bmr", "--sparsity", rng.choice(["-1", "2", "nan", "x"])],
             ["train", "fashion_mini", "mlp", "bmr", "--unit-price", rng.choice(["-1", "nan", "x"])],
