@@ -88,6 +88,8 @@ class Budget:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ArgumentError(f"{name}: {value!r} given; it must be a whole number from 1 up")
+            if value >= 2**31:  # steps are counted in 32 bits
+                raise ArgumentError(f"{name}: {value!r} given; it must be under {2**31:,}")
 
     @property
     def total_steps(self) -> int:
