@@ -26,6 +26,7 @@ import trials
 
 import occamax as ox
 from occamax.experiment.environment import environment
+from occamax.experiment.problem import build_model, read_data
 from occamax.inference.optimizers import AdamW, Momentum
 from occamax.inference.schedules import Cosine
 from occamax.methods import BMR, Method, NaturalBMR, Plain
@@ -36,7 +37,6 @@ RATES = {"adamw": (1e-3, 3e-3), "sgd": (0.05, 0.2)}
 DECAYS = {"adamw": (0.01, 0.1, 0.5, 1.2), "sgd": (5e-4, 1e-3, 2e-3)}
 DROPOUTS = (0.0, 0.2, 0.5)
 SHOWN = ("accuracy", "nll", "ece")
-UNNORMALISED = ("mlp", "lenet", "lenet-300-100", "lenet-caffe")
 QUICK = {
     *(
         f"adamw rate 0.001 decay {decay:g} dropout {dropout:g}"
@@ -148,6 +148,12 @@ class Study:
             return {**last, **rivals.figures(said, labels)}, early, said, fitted.method
         return last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64), fitted.method
 
+    def is_normalised(self) -> bool:
+        """Whether the network normalises its activations."""
+        source, o = ox.network_named(self.options.network), self.options
+        data = read_data(ox.load_data(o.data, o.data_dir), image_size=source.image_size)
+        return build_model(source, data, BMR(), None, None, "float32", ox.Devices()).layout.is_normalised
+
     def tuned(self, methods: dict[str, Method], stage: str) -> tuple[str, str]:
         """The name of the best on validation data, and whether it is stopped `early` or taken at its `last` epoch."""
         found = [self.run(stage, name, method, 1) for name, method in methods.items()]
@@ -165,7 +171,7 @@ class Study:
             pruned = {name: method.pruned_to(s, o.epochs) for name, method in methods.items()}
             best, how = self.tuned(pruned, f"tune at {s:g}")
             self.run("test", f"tuned at {s:g}, magnitudes: {best}{_stopped(how)}", pruned[best], o.seeds, how)
-        for name, method in ours(o.epochs, o.sparsity, o.network not in UNNORMALISED).items():
+        for name, method in ours(o.epochs, o.sparsity, self.is_normalised()).items():
             if not o.quick or not name.endswith("dense"):
                 self.run("test", name, method, o.seeds)
 

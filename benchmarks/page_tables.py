@@ -248,9 +248,12 @@ def speed_cpu(folder: Path) -> str:
     return trials.markdown(["two CPU cores, ms per step, batch 128", "MLP", "LeNet"], rows)
 
 
-def growth(path: Path, plain: str = "`map`", bayesian: str = "`bmr-paper`") -> str:
-    rows = []
-    for line in json.loads(path.read_text())["weights"]:
+def growth(path: Path) -> str:
+    """Files from before the two methods could be chosen do not name them."""
+    found, rows = json.loads(path.read_text()), []
+    names = {"map": {"name": "map"}, "bmr": {"name": "bmr-paper"}} | found.get("methods", {})
+    plain, bayesian = (f"`{names[key]['name']}`" for key in ("map", "bmr"))
+    for line in found["weights"]:
         times = [f"{line[name]:.2f}" for name in ("map_ms", "bmr_ms")] + [f"{line['bmr_ms'] / line['map_ms']:.2f}"]
         rows.append([f"{line['weights']:,}", *times, *(f"{line[name]:.0f}" for name in ("map_mb", "bmr_mb"))])
     heads = ["weights", f"{plain} ms", f"{bayesian} ms", "ratio", f"{plain} MB", f"{bayesian} MB"]
@@ -329,7 +332,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "speed-gpu": speed_gpu,
     "speed-cpu": speed_cpu,
     "growth": growth,
-    "growth-natural": lambda path: growth(path, "AdamW", "`bmr-natural`"),
     "scaling": scaling.table,
     "scaling-outlook": scaling.outlook,
 }

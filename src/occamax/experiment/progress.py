@@ -36,8 +36,7 @@ class Progress:
     def title(self) -> str:
         config, seeds = self.config, list(self.program.seeds)
         words = f"{config.data} · {config.network} · {label(config.method)}"
-        if self.program.method.optimizer.needs_deviations and config.method == "bmr":
-            words += " by natural gradients"  # the network normalises its activations: `Method.suited_to`
+        words += " by natural gradients" if self.program.method.optimizer.needs_deviations else ""
         return words + (f" · {len(seeds)} seeds" if len(seeds) > 1 else f" · seed {seeds[0]}")
 
     def __enter__(self) -> "Progress":

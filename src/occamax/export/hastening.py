@@ -96,7 +96,7 @@ def hastened(
 
 
 def _ruin(limit: LatencyLimit, reached: float) -> ExportError:
-    enough = math.ceil(100 * reached / MARGIN) / 100 if reached > 1 else math.ceil(1000 * reached / MARGIN) / 1000
+    enough = math.ceil(1000 * reached / MARGIN) / 1000
     return ExportError(
         f"--latency: {limit.milliseconds:g} ms at batch {limit.batch} would cost more than {MOST_LOST:g} of what the "
         f"network has learnt; {enough:g} ms is the fastest that did not. Ask for that, train with --unit-price and "
