@@ -10,7 +10,6 @@ after so few steps it would at `bmr`'s own, where each weight that goes saves ab
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -110,9 +109,7 @@ def main() -> None:
     lines = trials.lines_of(options.table)
     for network in [] if options.table else options.networks:
         lines.append(measure(options.data, network, options.rounds, options.data_dir))
-        if options.out is not None:
-            with open(options.out, "a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
+        trials.keep(lines[-1], options.out)
     print(table(lines))
 
 

@@ -42,8 +42,7 @@ def run(options: argparse.Namespace) -> None:
             "command": trials.command(), **environment(),
         }  # fmt: skip
         print(json.dumps({name: line[name] for name in ("network", "method", "each", "seconds")}), flush=True)
-        with open(options.out, "a") as file:
-            file.write(json.dumps(line) + "\n")
+        trials.keep(line, options.out)
 
 
 def before(network: str, method: str) -> dict[str, list[float]]:

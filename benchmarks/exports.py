@@ -57,9 +57,7 @@ def main() -> None:
         found = (measure(fitted, form, options.data_dir) for form in options.formats)
         for line in [exports_beside.measure(fitted, options)] if options.beside else found:
             print(json.dumps(line), flush=True)
-            if options.out is not None:
-                with open(options.out, "a") as file:
-                    file.write(json.dumps(line) + "\n")
+            trials.keep(line, options.out)
 
 
 def measure(fitted: Fit, form: str, data_dir: Path | None) -> dict:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from trials import command, lines_of, markdown, short
+from trials import command, keep, lines_of, markdown, short
 
 import occamax as ox
 from occamax.command_words import method_from_words
@@ -90,9 +90,7 @@ def measure(options: argparse.Namespace) -> None:
             names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
         line = {**names, **line, "command": command(), **environment()}
         print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
-        if options.out is not None:
-            with open(options.out, "a") as file:
-                file.write(json.dumps(line) + "\n")
+        keep(line, options.out)
 
 
 def table(lines: list[dict]) -> str:

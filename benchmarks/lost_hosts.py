@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kills import differences, lines
+from trials import keep
 
 from occamax.experiment.environment import environment
 
@@ -249,9 +250,7 @@ def main() -> None:
         "longest": max((line["seconds"] for line in killed), default=None), **beside, **environment(),
     }  # fmt: skip
     print(json.dumps(summary))
-    if options.out is not None:
-        with open(options.out, "a") as file:
-            file.write(json.dumps(summary) + "\n")
+    keep(summary, options.out)
     sys.exit(1 if bad else 0)
 
 

@@ -14,7 +14,7 @@ import time
 import warnings
 from pathlib import Path
 
-from trials import command, lines_of, markdown, short
+from trials import command, keep, lines_of, markdown, short
 
 import occamax as ox
 from occamax.experiment.environment import environment
@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace) -> None:
                     if any(names.items() <= line.items() for line in done):
                         continue
                     line = base | names | one(trained, data, share, order, repair) | environment()
-                    keep({**line, "command": command()}, options.out)
+                    show({**line, "command": command()}, options.out)
 
 
 def one(trained: ox.Fit, data: ox.Dataset, share: float, order: str, repair: ox.Repair | None) -> dict:
@@ -83,12 +83,10 @@ def one(trained: ox.Fit, data: ox.Dataset, share: float, order: str, repair: ox.
     }
 
 
-def keep(line: dict, path: Path | None) -> None:
+def show(line: dict, path: Path | None) -> None:
     told = {name: value for name, value in line.items() if name not in ("settings", "layers", "dense")}
     print(json.dumps(told), flush=True)
-    if path is not None:
-        with open(path, "a") as file:
-            file.write(json.dumps(line) + "\n")
+    keep(line, path)
 
 
 def table(lines: list[dict]) -> str:

@@ -15,7 +15,6 @@ FILE already is not run again; `--minutes` stops between two runs.
 import argparse
 import dataclasses
 import inspect
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -92,8 +91,7 @@ class Study:
     def keep(self, line: dict) -> dict:
         self.lines.append(line)
         print(line["stage"], line["name"], *(f"{k} {line[k]}" for k in (*SHOWN, "sparsity")), flush=True)
-        with open(self.options.out, "a") as file:
-            file.write(json.dumps(line) + "\n")
+        trials.keep(line, self.options.out)
         return line
 
     def run(self, stage: str, name: str, method: Method, seeds: int, how: str = "last") -> dict:

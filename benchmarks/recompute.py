@@ -9,7 +9,6 @@ interleaved calls.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,9 +86,7 @@ def main() -> None:
     lines, dataset = trials.lines_of(options.table), ox.load_data("fashion_mini")
     for name in [] if options.table else options.networks:
         lines.append(measure(dataset, name, options.batch, options.rounds))
-        if options.out is not None:
-            with open(options.out, "a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
+        trials.keep(lines[-1], options.out)
     print(table(lines))
 
 

@@ -237,9 +237,7 @@ def main() -> None:
                 continue
             line = names | measure(options.data, network, method, options)
             print(json.dumps({name: value for name, value in line.items() if name != "reductions"}), flush=True)
-            if options.out is not None:
-                with open(options.out, "a") as file:
-                    file.write(json.dumps(line) + "\n")
+            trials.keep(line, options.out)
 
 
 if __name__ == "__main__":

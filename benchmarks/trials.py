@@ -64,6 +64,13 @@ def lines_of(path: Path | None) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path is not None and path.exists() else []
 
 
+def keep(line: dict, path: Path | None) -> None:
+    """Adds a line to a file, where there is one."""
+    if path is not None:
+        with open(path, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
     """Trains what is not in the file yet, printing and keeping each line."""
     budget = {name: vars(options)[name] for name in ("epochs", "steps", "seeds", "first_seed", "test")}
@@ -74,9 +81,7 @@ def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
             continue
         line = {**names, **measure(trial, options)}
         print(json.dumps(line), flush=True)
-        if options.out is not None:
-            with open(options.out, "a") as file:
-                file.write(json.dumps(line) + "\n")
+        keep(line, options.out)
 
 
 def measure(trial: Trial, options: argparse.Namespace) -> dict:

@@ -161,9 +161,7 @@ def main() -> None:
         return
     line = measure(options)
     print(table([line]))
-    if options.out is not None:
-        with open(options.out, "a") as file:
-            file.write(json.dumps(line) + "\n")
+    trials.keep(line, options.out)
 
 
 if __name__ == "__main__":
