@@ -1808,7 +1808,7 @@ TRAINED = [
 
 SUITED = [
     *_of(
-        "methods.py",
+        "methods/method.py",
         (
             "natural gradients where nothing is normalised",
             "if not layout.is_normalised:",
@@ -1816,16 +1816,19 @@ SUITED = [
             "conformance/test_methods.py::test_bmr_takes_natural_gradients_where_activations_are_normalised",
         ),
         (
-            "a changed method is not taken as it was given",
-            "if not changes.keys() & NATURAL.changes().keys():",
-            "if True:",
-            "conformance/test_methods.py::test_a_method_that_was_changed_is_taken_as_it_was_given",
-        ),
-        (
             "only one of two recipes is slowed down",
             "        return replace(slower, normalised=own)",
             "        return slower",
             "conformance/test_methods.py::test_both_recipes_are_told_how_much_to_prune_and_slowed_down",
+        ),
+    ),
+    *_of(
+        "methods/named.py",
+        (
+            "a changed method is not taken as it was given",
+            "if not changes.keys() & NATURAL.changes().keys():",
+            "if True:",
+            "conformance/test_methods.py::test_a_method_that_was_changed_is_taken_as_it_was_given",
         ),
     ),
     *_of(
