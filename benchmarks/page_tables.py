@@ -303,9 +303,37 @@ def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> s
     return trials.markdown(["pruned", title, "seeds", "AdamW, by magnitude", "seeds"], rows)
 
 
+def opponents_beside(folder: Path) -> str:
+    """`bmr` beside plain training that was tuned, SWAG of it and five of it, in the cells that have all; an NLL that is
+    no higher than that of the five is set in bold."""
+    rows = []
+    for data, network in PLACES:
+        lines = {
+            line["name"]: line
+            for line in trials.lines_of(folder / f"{data}-{network}.jsonl")
+            if line["stage"] == "test"
+        }
+        if "bmr" not in lines:
+            continue
+        ours = lines["bmr"]
+        tuned = next(line for name, line in lines.items() if name.startswith("tuned: "))
+        swag = next((line for name, line in lines.items() if name.startswith("SWAG")), None)
+        five = tuned["ensemble"]
+        together = " / ".join(trials.short(five[name]) for name in ("accuracy", "nll", "ece"))
+        shown = [trials.figure(ours, name) for name in ("accuracy", "nll", "ece")]
+        if ours["nll"] <= five["nll"]:
+            shown[1] = f"**{shown[1]}**"
+        titles = map(TITLES.__getitem__, (data, network))
+        size = [trials.short(ours["sparsity"]), f"{ours['neg_elbo']:,.0f}"]
+        rows.append([*titles, " / ".join(shown), *size, *(_figures(line, " / ") for line in (tuned, swag)), together])
+    heads = ["data", "network", "`bmr`", "pruned", "−ELBO, nats", "plain, tuned", "SWAG", "five of the plain"]
+    return trials.markdown(heads, rows)
+
+
 KINDS: dict[str, Callable[..., str]] = {
     "lab-test": lab_test,
     "package-test": package_test,
+    "opponents": opponents_beside,
     "study": study_table,
     "safety": lambda path: safety.table(trials.lines_of(path)),
     "curve": lambda path: curve.table(trials.lines_of(path)),

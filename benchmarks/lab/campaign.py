@@ -67,6 +67,14 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
 # The rate of a ResNet (.2) and how cold it is with flips and crops (1/64) are settled: `results/lab/README.md`
 CHOICES = {
+    "flips": {
+        "late": colder(1 / 64, 0.12),
+        "early": (*colder(1 / 64, 0.12), "reduction=Reduction(Evidence(),Between(0.05,0.5))"),
+    },
+    "plainflips": {
+        "adamw": ("optimizer=AdamW(0.4)", rate(3e-3)),
+        "sgd": ("optimizer=Momentum(0.9,0.0005)", rate(0.1)),
+    },
     "adamw": {
         "slow": ("optimizer=AdamW(1.2)", rate(1e-3)),
         "fast": ("optimizer=AdamW(0.4)", rate(3e-3)),
@@ -76,15 +84,16 @@ CHOICES = {
 
 def chosen_among() -> list[Job]:
     """The candidates on validation data; a job's name begins with its choice and candidate."""
-    return [
-        Job(
-            f"adamw-{name}-{level}",
-            "levels.py",
-            ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level, *HALF),
-        )
-        for name, changes in CHOICES["adamw"].items()
-        for level in ("0.9", "0.98")
-    ]
+    found = []
+    for choice, method in (("flips", "bmr-natural"), ("plainflips", "plain")):
+        for name, changes in CHOICES[choice].items():
+            words = ("cifar10", "resnet20", method, "--set", *changes, "--levels", "0.9", "--epochs", "100")
+            found.append(Job(f"{choice}-{name}", "levels.py", (*words, *FLIPS, *HALF)))
+    for name, changes in CHOICES["adamw"].items():
+        for level in ("0.9", "0.98"):
+            words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level)
+            found.append(Job(f"adamw-{name}-{level}", "levels.py", (*words, *HALF)))
+    return found
 
 
 def on_the_test_set(method: str, level: str, seed: int, choice: str | None = None) -> Job:
@@ -141,17 +150,23 @@ def from_trained() -> list[Job]:
 
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
-    colder_still = ("--set", *colder(1 / 64, 0.12), "--levels", "0.9", "--epochs", "200", *FLIPS, *HALF)
-    found = [*timed(), *chosen_among(), *beside()]
-    found.append(Job("augmented", "levels.py", ("cifar10", "resnet20", "bmr-natural", "--test", *colder_still), 30))
-    found += [on_the_test_set("bmr", level, seed) for level in ("0.8", "0.98", "0.5") for seed in range(3)]
-    found += [*cells(), *runs()]
+    longest = ("--levels", "0.9", "--epochs", "200", *FLIPS, *HALF, "--test")
+    found = [*timed(), *(job for job in chosen_among() if not job.name.startswith("plainflips")), *beside()]
+    found += [
+        Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3"), 40)
+        for data, network in SMALL
+    ]
+    found.append(Job("augmented", "levels.py", ("cifar10", "resnet20", "bmr-natural", *longest), 30, choice="flips"))
+    found += [on_the_test_set("bmr", level, 0) for level in ("0.5", "0.8", "0.98")]
     found += [on_the_test_set("plain", level, 0, "adamw") for level in LEVELS]
     found += from_trained()
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
-    found.append(Job("text", "opponents.py", text, 40, text=True))
-    for data, network in SMALL:
-        found.append(Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3"), 40))
+    found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
+    found += [on_the_test_set("bmr", level, seed) for seed in (1, 2) for level in ("0.98", "0.8", "0.5")]
+    found += [*cells(), *runs()]
+    found += [job for job in chosen_among() if job.name.startswith("plainflips")]
+    plain = ("cifar10", "resnet20", "plain", *longest)
+    found.append(Job("augmented-plain", "levels.py", plain, 30, choice="plainflips"))
     for data, network in LARGE:
         words = (data, network, "--quick", "--seeds", "3", *HALF)
         found.append(Job(f"opponents-{data}-{network}", "opponents.py", words, 90))
