@@ -4,12 +4,14 @@
     python benchmarks/from_trained.py --data fashion_mnist --network lenet --epochs 50 --steps 500 --seeds 3   # a GPU's
     python benchmarks/from_trained.py --only trained --method bmr-natural --set kl_weight=0.05 --sparsity 0.9
 
-The dense network is trained by `ox.Plain()` for a third as long as the run from scratch, and kept in --keep. Its own
-line comes first: without its temperature, as most people have theirs, and with it.
+The dense network is trained by `ox.Plain()` for a third as long as the run from scratch, or as --start-set and
+--start-epochs say, and kept in --keep. Its own line comes first: without its temperature, as most people have theirs,
+and with it.
 """
 
 import argparse
 import json
+import re
 import time
 from pathlib import Path
 
@@ -32,6 +34,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=100, help="in an epoch of the run from scratch")
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--samples", type=int, default=20)
+    made.add_argument("--start-set", nargs="*", default=[], help="values of `plain` for the dense network")
+    made.add_argument("--start-epochs", type=int, help="of the dense network; a third of --epochs unless given")
     made.add_argument("--keep", type=Path, default=Path("runs/one_shot"), help="folder of the dense run")
     made.add_argument("--only", nargs="+", default=["dense", "bare", "scratch", "trained"], help="of the four kinds")
     made.add_argument("--method", default="bmr")
@@ -48,10 +52,12 @@ def dense(data: ox.Dataset, options: argparse.Namespace, is_bare: bool) -> Path:
     """The folder of the dense run; a bare one has no temperature and holds nothing out."""
     kept = f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
     kept += "" if options.precision == "float32" else f"-{options.precision}"
-    path = options.keep / (kept if options.test else f"{kept}-held-out")
+    kept += "".join(f"-{value}" for value in (*options.start_set, options.start_epochs) if value is not None)
+    path = options.keep / re.sub(r"[^\w.-]+", "-", kept if options.test else f"{kept}-held-out")
     if not (path / "summary.json").is_file():
-        method = ox.Plain(calibration=None) if is_bare else ox.Plain()
-        budget = {"epochs": max(1, options.epochs // 3), "steps_per_epoch": options.steps, "num_samples": 1}
+        method = method_from_words("plain", [*options.start_set, *(["calibration=None"] if is_bare else [])])
+        epochs = options.start_epochs or max(1, options.epochs // 3)
+        budget = {"epochs": epochs, "steps_per_epoch": options.steps, "num_samples": 1}
         budget["compute_dtype"] = options.precision
         ox.fit(ox.network_named(options.network), data, method, out=path, overwrite=path.exists(), **budget)
     return path
@@ -85,7 +91,7 @@ def measure(options: argparse.Namespace) -> None:
             start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
             line = trained(data, options, start)
         names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
-        names["test"] = options.test
+        names |= {"test": options.test, "start": options.start_set}
         if kind not in ("dense", "bare"):
             names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
         line = {**names, **line, "command": command(), **environment()}
@@ -108,7 +114,9 @@ def table(lines: list[dict]) -> str:
 def how(line: dict) -> str:
     """The kind of run, and of what method where it is not `bmr` that decides by itself."""
     words = [line.get("method", "bmr"), *line.get("changes", [])]
-    asked = line.get("level")
+    asked, start = line.get("level"), "".join(f" `{word}`" for word in line.get("start", []))
+    if start and line["kind"] != "scratch":
+        return how({**line, "start": []}) + (start if line["kind"] in ("dense", "bare") else f", from{start}")
     if line["kind"] in ("dense", "bare") or (words == ["bmr"] and asked is None):
         return line["kind"]
     share = [] if asked is None else [f"{asked:.0%} asked for".replace("%", " %")]

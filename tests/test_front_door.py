@@ -54,7 +54,7 @@ def test_make_run(asked, tmp_path):
     assert "15 epochs of 100 steps" in " ".join(readme.split())
     assert f"{words[2]}/report.html" in readme
     assert "<svg" in (tmp_path / "run" / "report.html").read_text()
-    for name in ("AdamW", "BMR", "BMR-N"):
+    for name in ("Plain", "BMR", "BMR-N"):
         assert re.search(rf"\b{name}\b", done.output), name
 
 

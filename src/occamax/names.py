@@ -8,8 +8,8 @@ from .errors import ArgumentError
 
 # the names the paper gives its methods
 LABELS = {
-    "plain": "AdamW",
-    "plain-pruned": "AdamW, by magnitude",  # the quickstart's
+    "plain": "Plain",
+    "plain-pruned": "Plain, by magnitude",  # the quickstart's
     "map": "Flat-MAP",
     "flat": "Flat-FF",
     "tiered": "Tiered-FF",
