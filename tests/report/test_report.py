@@ -14,6 +14,7 @@ from occamax.experiment.config import Config
 from occamax.report import Group, charts, comparison, legend, print_comparison, read_groups, winner, write_report
 from occamax.report.nats import foretold, in_words
 from occamax.report.pictures import as_images, picture_side
+from occamax.report.styles import colour
 
 
 def test_the_page_holds_the_whole_comparison(runs, tmp_path):
@@ -50,6 +51,28 @@ def test_seeds_are_one_row(runs):
     one, two = (group.value("nll") for group in groups)
     is_clear = abs(one.mean() - two.mean()) > np.hypot(one.std(ddof=1), two.std(ddof=1))
     assert [flags[2] for flags in best] == [is_clear and one.mean() < two.mean(), is_clear and two.mean() < one.mean()]
+
+
+def test_two_of_one_name_are_told_apart(runs, tmp_path):
+    """By their folders, in the table, the switches and the colours; and a page says how long each was trained."""
+    for name, epochs in (("short", 5), ("long", 7)):
+        for seed in (0, 1):
+            shutil.copytree(runs / "bmr" / f"seed{seed}", tmp_path / name / f"seed{seed}")
+            config = json.loads((tmp_path / name / f"seed{seed}" / "config.json").read_text())
+            (tmp_path / name / f"seed{seed}" / "config.json").write_text(json.dumps({**config, "epochs": epochs}))
+    groups = read_groups([tmp_path, runs / "map"])
+    assert [group.label for group in groups] == ["Flat-MAP", "BMR (long)", "BMR (short)"]
+    assert len({colour(group) for group in groups}) == 3
+    write_report(groups, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert 'data-method="BMR (long)"' in page
+    assert "Flat-MAP, BMR (short): 5 epochs of 2 steps on 8 examples" in page
+    assert "BMR (long): 7 epochs of 2 steps" in page
+    for name in ("long", "short"):  # seeds side by side
+        for seed in (0, 1):
+            (tmp_path / "all").mkdir(exist_ok=True)
+            shutil.move(tmp_path / name / f"seed{seed}", tmp_path / "all" / f"{name}{seed}")
+    assert [group.label for group in read_groups([tmp_path / "all"])] == ["BMR (long0)", "BMR (short0)"]
 
 
 def made(method, held_out=None, **figures):

@@ -79,11 +79,9 @@ def _circumstances(groups: Sequence[Group]) -> str:
 
 def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     """All about the methods on one data set and network."""
-    config = groups[0].config
     parts = [
         f'<h2 id="{_anchor(cell)}">{html.escape(" · ".join(cell))}</h2>',
-        f'<p class="note">{config.epochs} epochs of {config.steps_per_epoch} steps on {config.batch_size} examples; '
-        f"predictions average {config.num_samples} draws of the weights. "
+        f'<p class="note">{html.escape(_budgets(groups))} '
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
         f"<i>weights kept</i> counts all. {_seeds(groups)}</p>",
         _table(groups),
@@ -102,6 +100,19 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     if units:
         parts += ["<h3>First layer: what the strongest units look at</h3>", *units]
     return f"<section>{chr(10).join(parts)}</section>"
+
+
+def _budgets(groups: list[Group]) -> str:
+    """How long the methods were trained and how they predict: once where it is the same for all, else of each."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        config = group.config
+        words = f"{config.epochs} epochs of {config.steps_per_epoch} steps on {config.batch_size} examples"
+        words += f"; predictions average {config.num_samples} draws of the weights."
+        found.setdefault(words, []).append(group.label)
+    if len(found) == 1:
+        return next(iter(found))
+    return " ".join(f"{', '.join(labels)}: {words}" for words, labels in found.items())
 
 
 def _seeds(groups: list[Group]) -> str:

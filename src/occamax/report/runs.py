@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,12 @@ class Group:
     folders: list[RunFolder]  # empty where only figures were kept
     metrics: list[list[dict[str, Any]]]
     summaries: list[dict[str, Any]]
+    place: str = ""  # of its folder, where others of its data set and network have the same name
+    number: int = 0  # among these
 
     @property
     def label(self) -> str:
-        return label(self.config.method)
+        return label(self.config.method) + (f" ({self.place})" if self.place else "")
 
     @property
     def tempered(self) -> float | None:
@@ -119,7 +121,25 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
         )
         for folders in found.values()
     ]
-    return in_order(groups)
+    return told_apart(in_order(groups))
+
+
+def told_apart(groups: Sequence[Group]) -> list[Group]:
+    """Groups of one name on the same data set and network, as of one method with other values, also say where they are
+    kept, from where their paths part."""
+    alike: dict[tuple, list[Group]] = {}
+    for group in groups:
+        alike.setdefault((group.cell, group.label), []).append(group)
+    places = {}
+    for members in alike.values():
+        paths = [[folder.path.resolve() for folder in group.folders] for group in members]
+        folders = [Path(os.path.commonpath(own)) for own in paths]
+        if len(set(folders)) < len(folders):  # seeds of several lie side by side
+            folders = [own[0] for own in paths]
+        above = os.path.commonpath([folder.parent for folder in folders])
+        for number, (group, folder) in enumerate(zip(members, folders, strict=True)):
+            places[id(group)] = (str(folder.relative_to(above)) if len(members) > 1 else "", number)
+    return [replace(group, place=place, number=number) for group in groups for place, number in [places[id(group)]]]
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:

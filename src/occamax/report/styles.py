@@ -23,9 +23,14 @@ CURVES = {
 
 
 def style(group: Group) -> tuple:
-    """A colour and dashes for a method; one of the user's own has always the same for its name."""
+    """A colour and dashes for a method; one of the user's own has always the same for its name. A second group of the
+    same name has those of another method."""
     method = group.config.method
-    return STYLES.get(method) or (OTHERS[sum(method.encode()) % len(OTHERS)], "-")
+    own = STYLES.get(method) or (OTHERS[sum(method.encode()) % len(OTHERS)], "-")
+    if group.number == 0:
+        return own
+    others = [one for one in (*STYLES.values(), *((colour, "-") for colour in OTHERS)) if one[0] != own[0]]
+    return others[(group.number - 1) % len(others)]
 
 
 def colour(group: Group) -> str:
