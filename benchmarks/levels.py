@@ -3,8 +3,9 @@
     python benchmarks/levels.py DATA NETWORK METHOD [--set VALUE …] [--augment flip crop] [--levels 0 .5 .9] --out FILE
     python benchmarks/levels.py --table FILE
 
-Level 0 prunes nothing; without --levels the evidence decides. With --test on the test set, otherwise on a fifth of the
-training examples, at most 10,000.
+Level 0 prunes nothing; without --levels the evidence decides. --score prunes to the levels in another order of the same
+posterior, with the same schedule, held-out examples and temperature. With --test on the test set, otherwise on a fifth
+of the training examples, at most 10,000.
 """
 
 import argparse
@@ -14,12 +15,18 @@ import trials
 
 from occamax.command_words import method_from_words
 from occamax.methods import Method
+from occamax.reduction import Magnitude, Score, SignalToNoise
+
+SCORES: dict[str, Score | None] = {"evidence": None, "signal-to-noise": SignalToNoise(), "magnitude": Magnitude()}
 
 
-def at_level(method: Method, level: float | None, epochs: int) -> Method:
+def at_level(method: Method, level: float | None, epochs: int, score: Score | None = None) -> Method:
     if level is None:
         return method
-    return method.pruned_to(level, epochs) if level else dataclasses.replace(method, reduction=None)
+    if not level:
+        return dataclasses.replace(method, reduction=None)
+    pruned = method.pruned_to(level, epochs)
+    return pruned if score is None else trials.by_score(pruned, score)
 
 
 def main() -> None:
@@ -30,6 +37,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
     parser.add_argument("--augment", nargs="*", default=[], help="crop, flip, as for train")
     parser.add_argument("--levels", nargs="*", type=float, default=[None])
+    parser.add_argument("--score", choices=SCORES, default="evidence", help="what goes first, at a level")
     parser.add_argument("--together", action="store_true", help="all seeds in one program")
     options = parser.parse_args()
     if options.table:
@@ -40,12 +48,16 @@ def main() -> None:
         base = method_from_words(options.method, options.changes)
         labels = {"method": options.method, "changes": options.changes, "augment": options.augment}
         labels["precision"] = options.precision
+        score = SCORES[options.score]
+        if score is not None:
+            labels["score"] = options.score
         at_once = options.seeds if options.together else 1
         for seed in range(options.first_seed, options.first_seed + options.seeds, at_once):
             own = argparse.Namespace(**{**vars(options), "first_seed": seed, "seeds": at_once})
             wanted = [
                 trials.Trial(
-                    options.data, options.network, at_level(base, level, options.epochs), {**labels, "level": level},
+                    options.data, options.network, at_level(base, level, options.epochs, score),
+                    {**labels, "level": level},
                     augment=tuple(options.augment),
                 )
                 for level in options.levels
@@ -57,7 +69,9 @@ def table(lines: list[dict]) -> str:
     """Accuracy / NLL / ECE by level, ± over seeds."""
     for line in lines:
         code = [f"`{word}`" for word in (line["method"], *line["changes"])]
-        line["how"] = " ".join([*code, *line["augment"], *(["float32"] if line["precision"] == "float32" else [])])
+        score = [f"by {line['score']}"] if "score" in line else []
+        half = ["float32"] if line["precision"] == "float32" else []
+        line["how"] = " ".join([*code, *score, *line["augment"], *half])
     names = ("data", "network", "how", "epochs", "steps", "level", "test")
     rows = [
         [

@@ -33,9 +33,7 @@ import numpy as np
 
 HERE = Path(__file__).parents[1]
 HALF = ("--precision", "bfloat16")
-LEVELS = ("0", "0.9", "0.95", "0.5", "0.8", "0.98")
 FLIPS = ("--augment", "flip", "crop", "--steps", "390")
-SMALL = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in ("mlp", "lenet")]
 LARGE = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in ("mixer", "vit")]
 
 
@@ -65,82 +63,69 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
 
 
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
-# The rate of a ResNet (.2) and how cold it is with flips and crops (1/64) are settled: `results/lab/README.md`
+# Settled, in `results/lab/README.md`: the rate of a ResNet (.2), how cold it is with flips and crops (1/64) and when it
+# is pruned (not earlier), AdamW's rate and decay without them
 CHOICES = {
-    "flips": {
-        "late": colder(1 / 64, 0.12),
-        "early": (*colder(1 / 64, 0.12), "reduction=Reduction(Evidence(),Between(0.05,0.5))"),
-    },
     "plainflips": {
         "adamw": ("optimizer=AdamW(0.4)", rate(3e-3)),
         "sgd": ("optimizer=Momentum(0.9,0.0005)", rate(0.1)),
     },
-    "adamw": {
-        "slow": ("optimizer=AdamW(1.2)", rate(1e-3)),
-        "fast": ("optimizer=AdamW(0.4)", rate(3e-3)),
-    },
 }
+TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
 
 
 def chosen_among() -> list[Job]:
     """The candidates on validation data; a job's name begins with its choice and candidate."""
     found = []
-    for choice, method in (("flips", "bmr-natural"), ("plainflips", "plain")):
-        for name, changes in CHOICES[choice].items():
-            words = ("cifar10", "resnet20", method, "--set", *changes, "--levels", "0.9", "--epochs", "100")
-            found.append(Job(f"{choice}-{name}", "levels.py", (*words, *FLIPS, *HALF)))
-    for name, changes in CHOICES["adamw"].items():
-        for level in ("0.9", "0.98"):
-            words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", level)
-            found.append(Job(f"adamw-{name}-{level}", "levels.py", (*words, *HALF)))
+    for name, changes in CHOICES["plainflips"].items():
+        words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", "0.9", "--epochs", "100")
+        found.append(Job(f"plainflips-{name}", "levels.py", (*words, *FLIPS, *HALF)))
     return found
 
 
-def on_the_test_set(method: str, level: str, seed: int, choice: str | None = None) -> Job:
+def on_the_test_set(method: str, level: str, seed: int, *changes: str) -> Job:
     """ResNet-20."""
     words = ("cifar10", "resnet20", method, *HALF, "--test", "--first-seed", str(seed), "--levels", level)
-    return Job(f"resnet20-{method}-{level}-{seed}", "levels.py", words, choice=choice)
+    return Job(f"resnet20-{method}-{level}-{seed}", "levels.py", (*words, *(("--set", *changes) if changes else ())))
 
 
 def cells() -> list[Job]:
-    """The paper's twelve on the test set with their bound, three seeds of the small ones."""
-    found = []
-    for data, network in [*LARGE, *SMALL]:
-        more = HALF if (data, network) in LARGE else ("--seeds", "3")
-        found.append(Job(f"cell-{data}-{network}", "levels.py", (data, network, "bmr", "--test", *more)))
-    return found
+    """The paper's six large ones on the test set with their bound; `opponents/` has the small ones."""
+    return [
+        Job(f"cell-{data}-{network}", "levels.py", (data, network, "bmr", "--test", *HALF)) for data, network in LARGE
+    ]
 
 
-def beside() -> list[Job]:
-    """Mixer and ViT both ways, on the same validation data."""
+def orders() -> list[Job]:
+    """What goes first, by three scores of the same posterior: a network with norms and two without."""
     found = []
-    for network in ("vit", "mixer"):
-        for name, changes in (("by-the-rule", ()), ("as-without", ("--set", "normalised=None"))):
-            found.append(Job(f"{network}-{name}", "levels.py", ("cifar10", network, "bmr", *changes, *HALF)))
+    for data, network, *more in (("cifar10", "resnet20", *HALF), ("fashion_mnist", "mlp"), ("cifar10", "lenet")):
+        for score in ("evidence", "signal-to-noise", "magnitude"):
+            words = (data, network, "bmr", "--score", score, "--levels", "0.98", "0.99", "0.95", *more)
+            found.append(Job(f"order-{network}-{score}", "levels.py", words, 30))
     return found
 
 
 def timed() -> list[Job]:
-    growth = ("--plain", "plain", "--bayesian", "bmr-natural", "--least", "1e8", "--most", "1e8")
-    return [Job("hundred-million", "growth.py", growth, 3, alone=True)]
+    return [Job("large", "large.py", HALF, 5, alone=True)]
 
 
 def runs() -> list[Job]:
     """Whole run folders, to export at home."""
-    half = ("--precision", "bfloat16")
     return [
-        Job("run-resnet20", "train", ("cifar10", "resnet20", "bmr", "--sparsity", "0.95", *half)),
-        Job("run-vit", "train", ("cifar10", "vit", "bmr", *half)),
-        Job("run-mixer", "train", ("cifar10", "mixer", "bmr", *half)),
+        Job("run-resnet20", "train", ("cifar10", "resnet20", "bmr", "--sparsity", "0.95", *HALF)),
+        Job("run-vit", "train", ("cifar10", "vit", "bmr", *HALF)),
+        Job("run-mixer", "train", ("cifar10", "mixer", "bmr", *HALF)),
     ]
 
 
 def from_trained() -> list[Job]:
-    """A tenth of the steps from trained weights: how cold it must be, on validation data."""
-    found = []
+    """A tenth of the steps from trained weights, beside a run from scratch: how cold, on validation data."""
     shared = ("--data", "cifar10", "--network", "resnet20", "--epochs", "50", "--steps", "500", "--no-test", *HALF)
+    shared += ("--start-epochs", "50", "--start-set", *TUNED)
     first = Job("trained-resnet20-dense", "from_trained.py", (*shared, "--only", "dense"))
-    found.append(first)
+    asked = ("--method", "bmr", "--sparsity", "0.9")
+    found = [first, Job("trained-resnet20-scratch", "from_trained.py", (*shared, "--only", "scratch", *asked))]
     for beta in (1.0, 0.25, 0.05):
         words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
         words += ("--set", f"kl_weight={beta}")
@@ -151,22 +136,16 @@ def from_trained() -> list[Job]:
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
     longest = ("--levels", "0.9", "--epochs", "200", *FLIPS, *HALF, "--test")
-    found = [*timed(), *(job for job in chosen_among() if not job.name.startswith("plainflips")), *beside()]
-    found += [
-        Job(f"opponents-{data}-{network}", "opponents.py", (data, network, "--quick", "--seeds", "3"), 40)
-        for data, network in SMALL
-    ]
-    found.append(Job("augmented", "levels.py", ("cifar10", "resnet20", "bmr-natural", *longest), 30, choice="flips"))
-    found += [on_the_test_set("bmr", level, 0) for level in ("0.5", "0.8", "0.98")]
-    found += [on_the_test_set("plain", level, 0, "adamw") for level in LEVELS]
-    found += from_trained()
+    natural = ("cifar10", "resnet20", "bmr-natural", *longest, "--set", *colder(1 / 64, 0.12))
+    found = [*timed(), *runs(), *chosen_among(), *from_trained()]
+    found.append(Job("augmented", "levels.py", natural, 30))
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
-    found += [on_the_test_set("bmr", level, seed) for seed in (1, 2) for level in ("0.98", "0.8", "0.5")]
-    found += [*cells(), *runs()]
-    found += [job for job in chosen_among() if job.name.startswith("plainflips")]
+    found += [*cells(), *orders()]
     plain = ("cifar10", "resnet20", "plain", *longest)
     found.append(Job("augmented-plain", "levels.py", plain, 30, choice="plainflips"))
+    found += [on_the_test_set("bmr", level, seed) for seed in (1, 2) for level in ("0.98", "0.8", "0.5")]
+    found.append(on_the_test_set("plain", "0.98", 0, *TUNED))
     for data, network in LARGE:
         words = (data, network, "--quick", "--seeds", "3", *HALF)
         found.append(Job(f"opponents-{data}-{network}", "opponents.py", words, 90))
@@ -194,12 +173,8 @@ def short(job: Job, folder: Path) -> Job:
         inputs = rng.integers(0, 50, shape, np.int32) if job.text else rng.integers(0, 256, shape, np.uint8)
         np.savez(path, x=inputs, y=np.arange(60) % 2)
     if job.alone:
-        steps = (
-            "--steps",
-            "2",
-            *(("--rounds", "1") if job.script == "speed.py" else ("--least", "0", "--most", "2e5")),
-        )
-        return replace(job, words=(*job.words, *steps))
+        small = ("--data", str(path), "--width", "32", "--depth", "1", "--heads", "2", "--steps", "2")
+        return replace(job, words=(*job.words, *small, "--batch-size", "8"))
     names = ("fashion_mnist", "cifar10", "cifar100", "film_snippets")
     words = tuple(str(path) if word in names else word for word in job.words)
     quick = ("--epochs", "4", "--steps", "10", "--samples", "2", *(() if job.script == "train" else ("--seeds", "1")))
@@ -213,8 +188,6 @@ def command(job: Job, options: argparse.Namespace) -> list[str]:
         folder = ["--out", str(options.out / job.name)]
         return [sys.executable, "-m", "occamax", "train", *job.words, *data, *folder, *again]
     words = [sys.executable, str(HERE / job.script), *job.words]
-    if job.alone:
-        return [*words, "--out", str(options.out / f"{job.name}.json")]
     words += [] if options.data_dir is None else ["--data-dir", str(options.data_dir)]
     return [*words, "--out", str(options.out / f"{job.name}.jsonl")]
 
