@@ -60,6 +60,8 @@ def main() -> None:
 def table(lines: list[dict]) -> str:
     rows = []
     for network, published in PUBLISHED.items():
+        if all(line["network"] != network for line in lines):
+            continue
         rows += [
             [network, f"{name}, published", f"{error:.2f} %", f"{100 / times:.2f} %", f"{times} ×"]
             for name, (error, times) in published.items()

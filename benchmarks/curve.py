@@ -1,8 +1,8 @@
 """The sparsity curve: what is lost as more weights go, by which weights are chosen.
 
-    python benchmarks/curve.py --seeds 3 --test --out results/curve/curve.jsonl [--places mlp:fashion_mnist ...]
-    python benchmarks/curve.py --table results/curve/curve.jsonl
-    python benchmarks/curve.py --draw results/curve/curve.jsonl
+    python benchmarks/curve.py --seeds 3 --test --out curve.jsonl [--places mlp:fashion_mnist ...]
+    python benchmarks/curve.py --table results/history/curve/curve.jsonl
+    python benchmarks/curve.py --draw results/history/curve/curve.jsonl
 
 All with the same schedule, number of steps, held-out examples and a temperature from them: by the evidence
 (`bmr --sparsity`), by the signal-to-noise ratio, by the magnitudes and at random in the same posterior, and by

@@ -1,8 +1,8 @@
 """Whether the engine gives the figures it gave: `bmr-paper` and `bmr` on Fashion-MNIST's MLP and LeNet, three seeds
-at once, beside what occamax 0.1 gave (results/cells, results/study/bmr-on-the-test-set.jsonl).
+at once, beside what occamax 0.1 gave (results/cells, results/history/bmr-on-the-test-set.jsonl).
 
-    python benchmarks/engine.py --data-dir DIR --out results/engine.jsonl     # about four minutes on an H200
-    python benchmarks/engine.py --table results/engine.jsonl
+    python benchmarks/engine.py --data-dir DIR --out engine.jsonl            # about four minutes on an H200
+    python benchmarks/engine.py --table results/history/engine.jsonl
 """
 
 import argparse
@@ -50,11 +50,11 @@ def before(network: str, method: str) -> dict[str, list[float]]:
     if method == "bmr-paper":
         cell = json.loads((RESULTS / "cells" / f"fashion_mnist-{network}-{method}.json").read_text())
         return {name: [own[name] for own in cell["summaries"]] for name in FIGURES}
-    for text in (RESULTS / "study" / "bmr-on-the-test-set.jsonl").read_text().splitlines():
+    for text in (RESULTS / "history" / "bmr-on-the-test-set.jsonl").read_text().splitlines():
         line = json.loads(text)
         if (line["data"], line["network"], line["variant"]) == ("fashion_mnist", network, "bmr"):
             return line["each"]
-    raise SystemExit(f"results/study/bmr-on-the-test-set.jsonl: has no line of {network}")
+    raise SystemExit(f"results/history/bmr-on-the-test-set.jsonl: has no line of {network}")
 
 
 def table(path: Path) -> None:

@@ -194,24 +194,22 @@ def _timings(folder: Path, name: str) -> dict[str, float]:
 def speed_gpu(folder: Path, cells: Path) -> str:
     """Milliseconds a step on the H200."""
     times = {network: _timings(folder, f"h200-{network}") for network in NETWORKS}
-    older = _timings(folder, "h200-mlp-details")
     sizes = {n: json.loads((cells / f"fashion_mnist-{n}-bmr-paper.json").read_text()) for n in NETWORKS}
     counts = {n: values["summaries"][0]["sizes"]["weights"] for n, values in sizes.items()}
 
-    def row(title: str, value: Callable[[dict[str, float]], str], first: str = "") -> list[str]:
+    def row(title: str, value: Callable[[dict[str, float]], str]) -> list[str]:
         cells = []
         for network in NETWORKS:
             try:
                 cells.append(value(times[network]))
             except KeyError:
-                cells.append(first if network == "mlp" else "")
+                cells.append("")
         return [title, *cells]
 
     def ms(name: str) -> Callable[[dict[str, float]], str]:
         return lambda own: f"{own[name]:.3f}" if own[name] < 1 else f"{own[name]:.2f}"
 
     ours, theirs = "bmr-paper", "authors' BMR"
-    half, peer = "bmr-paper bfloat16", "NumPyro SVI AutoNormal"
     rows = [
         ["weights", *(f"{counts[network]:,}" for network in NETWORKS)],
         *(row(f"`{name}`", ms(name)) for name in ("map", "tiered", ours)),
@@ -219,11 +217,10 @@ def speed_gpu(folder: Path, cells: Path) -> str:
         row(
             "`bmr-paper` faster than `tiered` by", lambda own: f"{1 - own[ours] / own['tiered']:.0%}".replace("%", " %")
         ),
-        row("`bmr-paper`, bfloat16", ms(half), f"{older[half]:.3f} (older)"),
+        row("`bmr-paper`, bfloat16", ms("bmr-paper bfloat16")),
         row("`bmr-paper`, eight seeds at once, per seed", ms("bmr-paper × 8 seeds")),
         row("the authors' BMR, in one compiled loop", ms(theirs)),
         row("`bmr-paper` ÷ the authors' BMR", lambda own: f"{own[ours] / own[theirs]:.2f}"),
-        row("NumPyro, SVI with AutoNormal", ms(peer), f"{older[peer]:.3f} (older)"),
     ]
     return trials.markdown(["one NVIDIA H200, ms per step, batch 128", *map(TITLES.__getitem__, NETWORKS)], rows)
 
@@ -276,19 +273,20 @@ def lab_test(path: Path) -> str:
     return _beside(lab_tests(path), "natural gradients (prototype), by ΔF")
 
 
-def package_tests(path: Path, lab: Path) -> dict[tuple[float, bool], list[list[float]]]:
-    """As `lab_tests`: the package's runs on the test set, beside the plain training of the lab at the same levels."""
-    ours: dict[tuple[float, bool], list[list[float]]] = {}
-    for line in trials.lines_of(path):
-        seeds = zip(*(line["each"][name] for name in ("accuracy", "nll", "ece")), strict=True)
-        ours.setdefault((line["level"], False), []).extend([list(seed) for seed in seeds])
-    theirs = {key: seeds for key, seeds in lab_tests(lab).items() if key[1] and (key[0], False) in ours}
-    return ours | theirs
+def package_tests(path: Path, plain: Path) -> dict[tuple[float, bool], list[list[float]]]:
+    """As `lab_tests`: the package's runs on the test set, of a method and of plain training."""
+    found: dict[tuple[float, bool], list[list[float]]] = {}
+    for is_plain, lines in ((False, trials.lines_of(path)), (True, trials.lines_of(plain))):
+        for line in lines:
+            if line["test"]:
+                seeds = zip(*(line["each"][name] for name in ("accuracy", "nll", "ece")), strict=True)
+                found.setdefault((line["level"], is_plain), []).extend([list(seed) for seed in seeds])
+    return found
 
 
-def package_test(path: Path, lab: Path) -> str:
+def package_test(path: Path, plain: Path) -> str:
     """The package's runs on the test set as a table."""
-    return _beside(package_tests(path, lab), "occamax, by ΔF")
+    return _beside(package_tests(path, plain), "occamax, by ΔF")
 
 
 def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> str:
@@ -296,9 +294,13 @@ def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> s
     for level in sorted({level for level, _ in found}):
         cells = []
         for plain in (False, True):
-            each = dict(zip(("accuracy", "nll", "ece"), zip(*found[level, plain], strict=True), strict=True))
+            seeds = found.get((level, plain), [])
+            if not seeds:
+                cells += ["", ""]
+                continue
+            each = dict(zip(("accuracy", "nll", "ece"), zip(*seeds, strict=True), strict=True))
             line = {"each": each} | {name: float(np.mean(values)) for name, values in each.items()}
-            cells += [_figures(line, " / "), str(len(found[level, plain]))]
+            cells += [_figures(line, " / "), str(len(seeds))]
         rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells])
     return trials.markdown(["pruned", title, "seeds", "AdamW, by magnitude", "seeds"], rows)
 

@@ -29,7 +29,8 @@ MARK = re.compile(r"<!-- (table|printed by|by hand|words)(?:: (.*))? -->")
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "lab" / "README.md"]
+    results = [ROOT / "results" / name / "README.md" for name in ("lab", "history")]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *results]
 
 
 @dataclass(frozen=True)

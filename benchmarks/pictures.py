@@ -65,18 +65,19 @@ def delta_f() -> Figure:
 def front() -> Figure:
     """What the README's table says: accuracy, NLL and ECE as more weights go, the mean over seeds and a line from the
     lowest to the highest."""
-    results = ROOT / "results"
-    found = package_tests(results / "study" / "resnet20-on-the-test-set.jsonl", results / "lab" / "natural.jsonl")
+    study = ROOT / "results" / "study"
+    found = package_tests(study / "resnet20-on-the-test-set.jsonl", study / "adamw-on-resnet20.jsonl")
     levels = sorted({level for level, _ in found})
     figure, axes = new_figure(3, 1, 3.3, 2.8)
     ways = ((False, GOES, "o", "-", "Bayesian,\nby ΔF"), (True, STAYS, "^", "--", "AdamW,\nby magnitude"))
     for number, title in enumerate(("accuracy", "negative log-likelihood", "calibration error (ECE)")):
         axis = axes[number]
         for plain, colour, marker, dashes, label in ways:
-            each = [[seed[number] for seed in found[level, plain]] for level in levels]
+            places = [place for place, level in enumerate(levels) if (level, plain) in found]
+            each = [[seed[number] for seed in found[levels[place], plain]] for place in places]
             means = [float(np.mean(values)) for values in each]
-            axis.vlines(range(len(levels)), [min(v) for v in each], [max(v) for v in each], color=colour, linewidth=1)
-            axis.plot(means, color=colour, marker=marker, linestyle=dashes, markersize=4, label=label)
+            axis.vlines(places, [min(v) for v in each], [max(v) for v in each], color=colour, linewidth=1)
+            axis.plot(places, means, color=colour, marker=marker, linestyle=dashes, markersize=4, label=label)
         axis.set_title(title, fontsize=10)
         axis.set_xticks(range(len(levels)), ["none", *(f"{level:.0%}" for level in levels[1:])])
         axis.set_xlabel("weights removed")

@@ -17,6 +17,22 @@ def test_every_table_is_that_of_its_file(page):
     assert text == page.read_text()
 
 
+HISTORY = {pages.ROOT / "docs" / "lab" / "history.md", pages.ROOT / "results" / "history" / "README.md"}
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+def test_only_the_pages_of_history_rest_on_history(page):
+    """By the comments before tables, whatever made them."""
+    sources = [table.source for table in pages.tables(page, page.read_text().splitlines())]
+    assert page in HISTORY or not any("results/history" in source for source in sources)
+
+
+@pytest.mark.parametrize(("kind", "path"), [("methods", ""), ("opponents", "opponents")])
+def test_tables_of_methods_show_the_bound(kind, path):
+    head = pages.KINDS[kind](pages.ROOT / "results" / path).splitlines()[0]
+    assert "−ELBO" in head
+
+
 def test_the_pages_of_the_reproduction_are_those_of_the_cells():
     for page, text in pages.reproduced().items():
         assert page.read_text() == text, page

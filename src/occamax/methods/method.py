@@ -175,7 +175,7 @@ class Method:
         evidence decides which, no longer how many. Nothing is undone, since the share was asked for. It trains at
         `target_rate_factor` times its rate: where more must go than the evidence would let go, the survivors have
         further to move. For `BMR` twice the rate is a point of accuracy at 99 %, and no harm at 95 %
-        (`docs/lab/notebook.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
+        (`docs/lab/history.md`). A point estimate, which has no evidence, is pruned by magnitudes."""
         return self._told(TargetSparsity(sparsity), epochs)
 
     def in_pattern(self, keep: int, of: int, epochs: int) -> "Method":

@@ -142,7 +142,7 @@ LONG_STEPS = Cosine(0.2, warm_up=0.02)
 
 
 def BMR(**changes: Any) -> Method:  # noqa: N802
-    """Our best recipe so far (`docs/lab/notebook.md` says how it was found):
+    """Our best recipe so far (`docs/lab/history.md` says how it was found):
 
     - variance-scaled first means, a cosine rate, priors by fan-in with gains centred on one;
     - a KL weight that the data can pay for: the divergence of a million weights outweighs some ten thousand images, and
