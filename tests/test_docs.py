@@ -10,9 +10,13 @@ import jax
 import numpy as np
 import pytest
 import typer
+from PIL import Image
+from typer.testing import CliRunner
 
 import occamax as ox
+from occamax import networks
 from occamax.cli import app
+from occamax.networks.named import NETWORKS, NetworkSource
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -104,6 +108,54 @@ def test_every_command_line_is_one(page):
         name, *words = shlex.split(line.split(">")[0])[1:]
         assert name in known, line
         known[name].make_context(name, words)
+
+
+# of what is not at hand: other hosts, Slurm, data that are downloaded; `test_front_door.py` runs the quickstart
+ELSEWHERE = ("HOST", "occamax reproduce", "occamax quickstart", "fashion_mnist")
+SHORT = ["--epochs", "2", "--steps", "2", "--samples", "2", "--curve-samples", "1", "--batch", "8"]
+MORE = {"train": SHORT, "prune": ["--tolerance", "0"]}  # what is trained so little may lose all it has
+
+
+def narrow(shape, outputs, *, key):
+    return networks.MLP(shape, outputs, (8,), key=key)
+
+
+@pytest.fixture
+def at_hand(monkeypatch, tmp_path):
+    """An empty folder but for what the pages name as the reader's own; networks are narrow."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(NETWORKS, "mlp", NetworkSource("mlp", narrow))
+    monkeypatch.setitem(NETWORKS, "lenet", NetworkSource("lenet", narrow, 32))
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = [f"{a / 50 - 1},{'red' if a % 3 else 'blue'},{a}" for a in range(100)]
+    Path("flowers.csv").write_text("\n".join(["length,colour,price", *rows]))
+    Path("mypackage").mkdir()
+    Path("mypackage/networks.py").write_text("from tests.test_docs import narrow as build")
+    rng = np.random.default_rng(0)
+    for name in ("cats", "dogs"):
+        Path("pictures", name).mkdir(parents=True)
+        for number in range(6):
+            pixels = rng.integers(0, 256, (28, 28), np.uint8)
+            Image.fromarray(pixels).save(Path("pictures", name, f"{number}.png"))
+    shutil.copy("pictures/cats/0.png", "picture.png")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
+def test_the_commands_of_a_page_run(page, at_hand):
+    """In their order, as they are written but for fewer steps."""
+    for line in commands(page):
+        words = shlex.split(line.split(">")[0].replace("--devices 2", "--devices all"))[1:]
+        if any(name in line for name in ELSEWHERE):
+            continue
+        for run in re.findall(r"(?<!--out )\bruns/\w+", line):
+            if not Path(run).exists():  # it is made in Python, or is any run
+                typed(["train", "fashion_mini", "mlp", "bmr", "--out", run, *SHORT])
+        typed([*words, *MORE.get(words[0], [])])
+
+
+def typed(words):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"{shlex.join(words)}: {done.output} {done.exception!r}"
 
 
 def test_every_page_is_in_the_navigation_and_links_to_pages_that_are_there():
