@@ -15,7 +15,8 @@ from . import browser as browsers
 
 EXPORT = {
     "file": "network.onnx", "bytes": [4000, 1000], "zipped": [3500, 800], "zipped_masked": 900,
-    "milliseconds": {"1": [0.2, 0.1], "128": [2.0, 1.0]}, "figures": {"accuracy": 0.5},
+    "milliseconds": {"1": [0.2, 0.1], "128": [2.0, 1.0]},
+    "figures": {"accuracy": 0.5, "ece": 0.0312, "ece_floor": 0.0123},
 }  # fmt: skip
 
 
@@ -47,6 +48,9 @@ def test_it_is_whole_without_a_script(page):
     for words in ("as sure as it is right", "Wrong about", "Exported files", "network.onnx", "1,000", "0.2 → 0.1"):
         assert words in text
     assert "987,654" not in text
+    exports = text[text.index("Exported files") :]
+    assert "<th>ECE</th><th>floor</th>" in exports  # beside what chance alone makes
+    assert "<td>0.031</td><td>0.012</td>" in exports
 
 
 def test_old_runs_have_no_examples_and_a_page(runs, tmp_path):

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .runs import Group
+from .table import COLUMNS
 
 HEAD = ("method", "file", "bytes", "dense", "gzipped", "dense, masked, gzipped", "batch of 1, ms", "batch of 128, ms")
+FIGURES = ("accuracy", "nll", "ece", "ece_floor", "rmse")
 
 
 def section(groups: Sequence[Group]) -> list[str]:
@@ -14,8 +16,9 @@ def section(groups: Sequence[Group]) -> list[str]:
     found = [(group, line) for group in groups for line in _last(group.lines("exports.jsonl"))]
     if not found:
         return []
-    names = [name for name in ("accuracy", "nll", "ece", "rmse") if any(name in line["figures"] for _, line in found)]
-    head = "".join(f"<th>{html.escape(title)}</th>" for title in (*HEAD, *names))
+    names = [name for name in FIGURES if any(name in line["figures"] for _, line in found)]
+    titles = (*HEAD, *(COLUMNS[name].title for name in names))
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
     rows = "\n".join(_row(group, line, names) for group, line in found)
     note = (
         "Times are medians on one core of the machine that wrote the file: the dense network → the file. Figures are "
