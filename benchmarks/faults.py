@@ -1008,6 +1008,18 @@ EVALUATION = [
             "evaluation/test_temperature.py::test_the_best_temperature_is_the_one_the_labels_were_drawn_with",
         ),
         (
+            "a noise without its prior",
+            "found = cost(now) + 0.5 * (np.log(now) / log_std) ** 2",
+            "found = cost(now)",
+            "inference/test_calibration.py::test_the_best_noise_is_that_of_the_least_cost",
+        ),
+        (
+            "only less noise is tried",
+            "for step in (NOISE_STEP, 1 / NOISE_STEP):",
+            "for step in (NOISE_STEP,):",
+            "inference/test_calibration.py::test_the_best_noise_is_that_of_the_least_cost",
+        ),
+        (
             "a temperature without its prior",
             "return 0.5 * (log_temperature / log_std) ** 2 - jnp.sum",
             "return 0.0 * log_temperature - jnp.sum",
@@ -1015,8 +1027,8 @@ EVALUATION = [
         ),
         (
             "each draw by itself",
-            "jnp.sum(jax.nn.logsumexp(log_prob, axis=0))",
-            "jnp.sum(jnp.mean(log_prob, axis=0))",
+            "averaged = jax.nn.logsumexp(log_prob, axis=0) - math.log(len(outputs))",
+            "averaged = jnp.mean(log_prob, axis=0)",
             "evaluation/test_temperature.py::test_it_is_the_least_of_the_averaged_likelihood",
         ),
         (
@@ -1111,8 +1123,8 @@ LOOP = [
         ),
         (
             "the calibrated state is thrown away",
-            "state, temperatures = self.program.calibrate(",
-            "_, temperatures = self.program.calibrate(",
+            "state, found = self.program.calibrate(",
+            "_, found = self.program.calibrate(",
             "inference/test_calibration.py::test_held_out_examples_set_the_temperature_and_nothing_else",
         ),
         (
@@ -1166,6 +1178,18 @@ LOOP = [
     ),
     *_of(
         "experiment/program.py",
+        (
+            "the KL weight does not know of the noise",
+            "kl_weight=state.kl_weight * factor**2)",
+            "kl_weight=state.kl_weight)",
+            "inference/test_calibration.py::test_draws_that_differ_too_much_are_quietened",
+        ),
+        (
+            "the temperature is that of the noise before",
+            "self._at_best_temperatures(self.outputs, quiet, inputs, targets)",
+            "self._at_best_temperatures(self.outputs, state, inputs, targets)",
+            "inference/test_calibration.py::test_draws_that_differ_too_much_are_quietened",
+        ),
         (
             "a KL weight that counts the dead",
             "self.budget.total_steps, jnp.sum(mask), self.task.held_out.trained, nats)",

@@ -23,6 +23,7 @@ from occamax.command_words import method_from_words
 from occamax.experiment.environment import environment
 
 FIGURES = ("accuracy", "nll", "ece", "sparsity")
+KEPT = (*FIGURES, "neg_elbo")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,7 +73,7 @@ def trained(data: ox.Dataset, options: argparse.Namespace, start: ox.Trained | N
         ox.network_named(options.network), data, method, start=start, epochs=options.epochs, steps_per_epoch=steps,
         seeds=options.seeds, num_samples=options.samples, curve_samples=1, compute_dtype=options.precision,
     )  # fmt: skip
-    each = {name: [round(fitted.history[-1][name], 4) for fitted in fits] for name in FIGURES}
+    each = {name: [round(fitted.history[-1][name], 4) for fitted in fits] for name in KEPT}
     means = {name: round(float(np.mean(values)), 4) for name, values in each.items()}
     total = {"total_steps": steps * options.epochs, "seconds": round(time.perf_counter() - began)}
     return {**means, "each": each, **total, "settings": fits[0].config.settings}
@@ -84,7 +85,7 @@ def measure(options: argparse.Namespace) -> None:
     for kind in options.only:
         if kind in ("dense", "bare"):
             found = ox.load(dense(data, options, kind == "bare"))
-            line = {name: round(found.summary[name], 4) for name in FIGURES}
+            line = {name: round(found.summary[name], 4) for name in KEPT}
             line["total_steps"] = found.config.epochs * found.config.steps_per_epoch
             line["settings"] = found.config.settings
         else:

@@ -146,6 +146,8 @@ def jobs() -> list[Job]:
     found.append(Job("augmented-plain", "levels.py", plain, 30, choice="plainflips"))
     found += [on_the_test_set("bmr", level, seed) for seed in (1, 2) for level in ("0.98", "0.8", "0.5")]
     found.append(on_the_test_set("plain", "0.98", 0, *TUNED))
+    levels = ("0.9", "0", "0.95", "0.8", "0.98", "0.5")
+    found += [on_the_test_set("plain", level, seed, *TUNED) for seed in (1, 2) for level in levels]
     for data, network in LARGE:
         words = (data, network, "--quick", "--seeds", "3", *HALF)
         found.append(Job(f"opponents-{data}-{network}", "opponents.py", words, 90))

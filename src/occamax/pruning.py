@@ -288,7 +288,7 @@ def _state(task: Task, beginning: Beginning) -> State:
 def _calibrated(program: Program, state: State, judged: tuple[Array, Array]) -> tuple[State, float]:
     """The state whose outputs are divided by the best temperature on the examples held out, and that."""
     after, found = program.calibrate(stack([state]), *judged)
-    return of_seed(after, 0), found[0]
+    return of_seed(after, 0), found[0]["temperature"]
 
 
 def _told(fitted: Fit, told: dict[str, Any]) -> Fit:

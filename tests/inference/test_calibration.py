@@ -15,13 +15,15 @@ from scipy.special import log_softmax
 from occamax.data import Stream
 from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
-from occamax.evaluation import best_temperature
+from occamax.evaluation import best_noise, best_temperature
+from occamax.evaluation.temperature import NOISE_STEP
 from occamax.experiment.feeder import Feeder
 from occamax.experiment.loop import Evaluation, Loop
-from occamax.experiment.program import Program, Task
+from occamax.experiment.program import Program, Task, stack
 from occamax.inference.calibration import Calibration, held_out_of
 from occamax.inference.likelihoods import Categorical, Gaussian
 from occamax.inference.model import Model
+from occamax.inference.posteriors import IndependentNormals
 from occamax.inference.schedules import Affordable, Constant
 from occamax.inference.training import Budget, draws
 from occamax.methods import Flat
@@ -33,7 +35,7 @@ SEEDS = (0, 1)
 EXAMPLES, STEPS = 60, 60
 DATA = tuple(map(jnp.asarray, tiny_data(EXAMPLES)))
 HELD_OUT = HeldOut(EXAMPLES, 2)
-COMPILED = ("train_chunk", "_evaluate", "outputs", "mean_outputs", "_divided")
+COMPILED = ("train_chunk", "_evaluate", "outputs", "mean_outputs", "_divided", "_quietened")
 
 
 @functools.cache
@@ -213,6 +215,50 @@ def test_an_overconfident_network_becomes_less_sure():
         assert two["nll"] < one["nll"]
 
 
+def test_the_best_noise_is_that_of_the_least_cost():
+    """A parabola for each seed, whose least is known; the prior pulls to one where little is to gain."""
+    where, sharpness = np.log([0.6, 1.0, 1.5]), np.array([1e3, 1e3, 1e3])
+
+    def cost(noise):
+        return 0.5 * sharpness * (np.log(noise) - where) ** 2
+
+    assert np.abs(np.log(best_noise(cost, 3, 0.3)) - where).max() <= 0.5 * abs(np.log(NOISE_STEP)) + 1e-9
+    sharpness[:] = 1.0  # against 1/.1² of the prior
+    assert best_noise(cost, 3, 0.1).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_draws_that_differ_too_much_are_quietened():
+    """Labels are drawn from the average over draws with half the noise. The factor is on all deviations, the KL weight
+    goes with its square, and the means are divided by the temperature in the last layer only."""
+    program = program_of(replace(METHOD, calibration=replace(METHOD.calibration, num_samples=30)))
+    for name in COMPILED:
+        setattr(program, name, getattr(Program(program.task), name))
+    start = program.start()
+    means = 2.0 * jax.random.normal(jax.random.key(5), start.posterior.mean.shape)
+    state = start._replace(posterior=stack([IndependentNormals.around(own, 0.9) for own in means]))
+    x = jnp.asarray(tiny_data(3000, seed=7)[0])
+    quiet = program._quietened(state, jnp.full(len(SEEDS), 0.5))
+    truth = np.asarray(program.evaluate(quiet, x, jnp.zeros(3000, jnp.int32), 200).expectation, np.float64)
+    for seed in range(len(SEEDS)):
+        labels = (np.random.default_rng(3).random(3000) < truth[seed, :, 1]).astype(np.int32)
+        after, found = program.calibrate(state, x[:1500], jnp.asarray(labels[:1500]))
+        noise, temperature = found[seed]["noise"], found[seed]["temperature"]
+        assert 0.3 < noise < 0.8
+        last = int(program.model.layout.blocks[-1].size)
+        size = program.model.layout.size
+        ratio = np.exp(np.asarray(after.posterior.log_std[seed] - state.posterior.log_std[seed]))[:size]
+        assert ratio[:-last] == pytest.approx(noise, rel=1e-4)
+        assert ratio[-last:] == pytest.approx(noise / temperature, rel=1e-4)
+        assert np.array_equal(after.posterior.mean[seed, : size - last], state.posterior.mean[seed, : size - last])
+        assert np.array_equal(after.posterior.log_std[seed, size:], state.posterior.log_std[seed, size:])  # the scales
+        assert float(after.kl_weight[seed]) == pytest.approx(float(state.kl_weight[seed]) * noise**2, rel=1e-5)
+        rest = x[1500:], jnp.asarray(labels[1500:])
+        costs = [program.evaluate(own, *rest, 100).log_likelihood[seed].mean() for own in (state, after)]
+        assert costs[1] > costs[0]
+    fixed = replace(METHOD, calibration=replace(METHOD.calibration, log_noise_std=None))
+    assert program_of(fixed).calibrate(state, x[:30], jnp.asarray(labels[:30]))[1][0].keys() == {"temperature"}
+
+
 class Squashed(eqx.Module):
     """Its outputs are no linear function of its last layer."""
 
@@ -225,8 +271,8 @@ class Squashed(eqx.Module):
 def test_where_the_last_layer_is_not_the_end_nothing_is_changed():
     program = Program(Task(Model(Squashed(Tiny()), like(4), METHOD.prior), METHOD, Budget(1, 1, 16), HELD_OUT))
     state = program.start()
-    after, temperatures = program.calibrate(state, DATA[0][:30], DATA[1][:30])
-    assert temperatures == [1.0]
+    after, found = program.calibrate(state, DATA[0][:30], DATA[1][:30])
+    assert found == [{"temperature": 1.0}]
     assert after is state
     assert program.mean_temperatures(state, DATA[0][:30], DATA[1][:30]) == [None]
 
@@ -235,8 +281,8 @@ def test_without_logits_nothing_is_changed():
     model = tiny_model(likelihood=Gaussian())
     program = Program(Task(model, METHOD, Budget(1, 1, 16), HELD_OUT))
     state = program.start()
-    after, temperatures = program.calibrate(state, DATA[0], DATA[0][:, :2])
-    assert temperatures == [1.0]
+    after, found = program.calibrate(state, DATA[0], DATA[0][:, :2])
+    assert found == [{"temperature": 1.0}]
     assert after is state
     assert program.mean_temperatures(state, DATA[0], DATA[0][:, :2]) == [None]
     loop = Loop(program, (DATA[0], DATA[0][:, :2]))  # nats of a density depend on the unit

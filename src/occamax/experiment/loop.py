@@ -187,10 +187,10 @@ class Loop:
     def _measured(self, state: State, figures: list[dict[str, Any]], is_last: bool) -> State:
         """Adds what the test set says to the figures; at the end the state is calibrated first."""
         if is_last and self.held is not None:
-            state, temperatures = self.program.calibrate(state, *self.held)
+            state, found = self.program.calibrate(state, *self.held)
             of_means = self.program.mean_temperatures(state, *self.held)
-            for line, temperature, of_mean in zip(figures, temperatures, of_means, strict=True):
-                line["temperature"] = temperature
+            for line, own, of_mean in zip(figures, found, of_means, strict=True):
+                line.update(own)
                 if of_mean is not None:
                     line["mean_temperature"] = of_mean
         if self.evaluation.test is not None:

@@ -1,5 +1,6 @@
 """The compiled parts of a run: some steps, one reduction, one evaluation, for all seeds at once."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,10 +15,12 @@ from ..errors import ArgumentError, ExportError
 from ..evaluation import (
     Believed,
     Predictive,
+    best_noise,
     best_temperature,
     outputs_of_draws,
     outputs_of_mean,
     predict,
+    temperature_cost,
     with_outputs_divided,
 )
 from ..inference.beginning import Beginning, first_posterior
@@ -73,6 +76,7 @@ class Program:
         self.outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_draws, 1)
         self.mean_outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_mean, 1)
         self._divided: Callable[[State, Array], State] = self.compile(self._with_outputs_divided, 0, own=2)
+        self._quietened: Callable[[State, Array], State] = self.compile(self._with_noise, 0, own=2)
         self._kl_weight: Callable[[Array, Array, Array], Array] = self.compile(self._kl_weight_of, 0, own=3)
 
     def _reduction(self, state: State, progress: Array, examples: Batch) -> tuple[State, Record]:
@@ -107,6 +111,12 @@ class Program:
     def _with_outputs_divided(self, state: State, temperature: Array) -> State:
         return state._replace(posterior=with_outputs_divided(self.model, state.posterior, state.mask, temperature))
 
+    def _with_noise(self, state: State, factor: Array) -> State:
+        """Deviations go with the root of the KL weight wherever the data say more than the prior: what goes by the one
+        knows of the other."""
+        posterior = state.posterior.quieten(state.mask, factor)
+        return state._replace(posterior=posterior, kl_weight=state.kl_weight * factor**2)
+
     def _kl_weight_of(self, mask: Array, step: Array, nats: Array) -> Array:
         now = Circumstances(step, self.budget.total_steps, jnp.sum(mask), self.task.held_out.trained, nats)
         return kl_weight_of(self.method.kl_weight, now)
@@ -127,14 +137,37 @@ class Program:
         """The predictive of every seed, averaged over `num_samples` draws; compiled once for any number of them."""
         return self._evaluate(state, inputs, targets, jnp.int32(num_samples))
 
-    def calibrate(self, state: State, inputs: Array, targets: Array) -> tuple[State, list[float]]:
-        """The state whose outputs are divided by each seed's best temperature on these examples, and those. Where the
+    def calibrate(self, state: State, inputs: Array, targets: Array) -> tuple[State, list[dict[str, float]]]:
+        """The state with each seed's best noise and temperature on these examples, and those by name. Where the
         likelihood takes no logits, or the outputs do not come from the last layer alone, nothing is changed."""
-        unchanged = state, [1.0] * len(self.seeds)
-        if not self.model.likelihood.takes_logits or self.method.calibration is None:
-            return unchanged
-        after, found = self._at_best_temperatures(self.outputs, state, inputs, targets)
-        return unchanged if after is None else (after, found)
+        calibration, unchanged = self.method.calibration, [{"temperature": 1.0} for _ in self.seeds]
+        if not self.model.likelihood.takes_logits or calibration is None:
+            return state, unchanged
+        quiet, noise = state, None
+        if calibration.log_noise_std is not None and state.posterior.has_deviations:
+            noise = self._best_noise(state, inputs, targets)
+            quiet = self._quietened(state, jnp.asarray(noise, jnp.float32))
+        after, found = self._at_best_temperatures(self.outputs, quiet, inputs, targets)
+        if after is None:
+            return state, unchanged
+        lines = [{"temperature": temperature} for temperature in found]
+        return after, lines if noise is None else [{**x, "noise": float(y)} for x, y in zip(lines, noise, strict=True)]
+
+    def _best_noise(self, state: State, inputs: Array, targets: Array) -> np.ndarray:
+        """Each seed's factor on its deviations. The draws are the same for every factor, and each is judged at its own
+        best temperature."""
+        calibration, likelihood = self.method.calibration, self.model.likelihood
+        assert calibration is not None
+        assert calibration.log_noise_std is not None
+        log_std = calibration.log_temperature_std
+
+        def cost(noise: np.ndarray) -> np.ndarray:
+            found = self.outputs(self._quietened(state, jnp.asarray(noise, jnp.float32)), inputs)
+            hot = [math.log(best_temperature(outputs, targets, likelihood, log_std)) for outputs in found]
+            pairs = zip(found, hot, strict=True)
+            return np.array([float(temperature_cost(own, targets, likelihood, x, log_std)) for own, x in pairs])
+
+        return best_noise(cost, len(self.seeds), calibration.log_noise_std)
 
     def mean_temperatures(self, state: State, inputs: Array, targets: Array) -> list[float] | list[None]:
         """By which the outputs of each seed's network at the posterior mean are best divided, on the same examples. It

@@ -60,6 +60,10 @@ class Posterior(eqx.Module):
     def divide(self, chosen: Bool[Array, "weights"], divisor: Float[Array, ""] | float) -> "Posterior":
         """The posterior of some weights divided by a positive number."""
 
+    @abstractmethod
+    def quieten(self, chosen: Bool[Array, "weights"], factor: Float[Array, ""] | float) -> "Posterior":
+        """The posterior with the deviations of some weights multiplied by a positive number."""
+
 
 class Point(Posterior):
     """All belief on one vector. Its cost is −ln p(ŵ, scales), so that minimising the objective gives the MAP estimate.
@@ -98,6 +102,9 @@ class Point(Posterior):
 
     def divide(self, chosen, divisor):
         return Point(jnp.where(widen(chosen, self.value), self.value / divisor, self.value))
+
+    def quieten(self, chosen, factor):
+        return self
 
 
 class IndependentNormals(Posterior):
@@ -142,6 +149,10 @@ class IndependentNormals(Posterior):
         chosen = widen(chosen, self.mean)
         mean = jnp.where(chosen, self.mean / divisor, self.mean)
         return IndependentNormals(mean, jnp.where(chosen, self.log_std - jnp.log(divisor), self.log_std))
+
+    def quieten(self, chosen, factor):
+        quieter = self.log_std + jnp.log(factor)
+        return IndependentNormals(self.mean, jnp.where(widen(chosen, self.mean), quieter, self.log_std))
 
 
 def _parts(latents: Float[Array, "latents"], mask: Bool[Array, "weights"], prior: LatentPrior) -> list[Array]:

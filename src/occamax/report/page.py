@@ -204,6 +204,9 @@ def _tempering(groups: list[Group]) -> list[str]:
     divided = [f"{group.label} by {group.temperature:.3g}" for group in groups if group.temperature is not None]
     if divided:
         notes.append(f"Outputs divided by a temperature that held-out examples set: {', '.join(divided)}.")
+    louder = [f"{group.label} by {group.noise:.3g}" for group in groups if group.noise is not None]
+    if louder:
+        notes.append(f"Deviations of the weights multiplied by a number that they set too: {', '.join(louder)}.")
     return [f'<p class="note">{html.escape(note)}</p>' for note in notes]
 
 

@@ -42,7 +42,15 @@ class Group:
     @property
     def temperature(self) -> float | None:
         """By which its outputs are divided, the mean over seeds; None where they are as they were trained."""
-        found = [summary["temperature"] for summary in self.summaries if "temperature" in summary]
+        return self._mean_of("temperature")
+
+    @property
+    def noise(self) -> float | None:
+        """By which its deviations were multiplied, the mean over seeds; None where they are as they were trained."""
+        return self._mean_of("noise")
+
+    def _mean_of(self, name: str) -> float | None:
+        found = [summary[name] for summary in self.summaries if name in summary]
         return float(np.mean(found)) if found else None
 
     @property
