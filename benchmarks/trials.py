@@ -104,7 +104,8 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         seeds=list(range(options.first_seed, options.first_seed + options.seeds)), num_samples=options.samples,
         curve_samples=2, compute_dtype=options.precision, augment=augmentations(trial.augment), on_epoch=watch,
     )  # fmt: skip
-    each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in (*FIGURES, "neg_elbo")}
+    known = [k for k in (*FIGURES, "neg_elbo", "temperature", "noise", "ece_floor") if k in fits[0].history[-1]]
+    each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in known}
     masks = [np.asarray(fitted.state.mask) for fitted in fits]
     return {
         **{k: round(float(np.mean([fitted.history[-1][k] for fitted in fits])), 4) for k in each},

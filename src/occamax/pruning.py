@@ -272,7 +272,7 @@ class _Job:
             f"sparsity: {self.sparsity} without training costs a held-out example {now - dense:.3f} nats more than the "
             f"{dense:.3f} of the network as it is: more than {self.tolerance:g} of what it had gained, the tolerance. "
             f"{largest:.2f} would pass. Ask for less, train it from here (ox.fit(network, data, start=ox.Trained(), "
-            f"sparsity={self.sparsity})), or set tolerance=None to have it anyway."
+            f"sparsity={self.sparsity})), or set tolerance=None (--tolerance 0) to have it anyway."
         )
 
 
