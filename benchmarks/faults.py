@@ -1179,6 +1179,12 @@ LOOP = [
     *_of(
         "experiment/program.py",
         (
+            "trained weights begin with more noise than random ones",
+            "largest = family.init_std if how.largest_std is None else how.largest_std",
+            "largest = 0.1 if how.largest_std is None else how.largest_std",
+            "experiment/test_starting.py::test_no_deviation_begins_larger_than_from_random_weights",
+        ),
+        (
             "the KL weight does not know of the noise",
             "kl_weight=state.kl_weight * factor**2)",
             "kl_weight=state.kl_weight)",
@@ -1835,8 +1841,8 @@ SUITED = [
         "methods/method.py",
         (
             "natural gradients where nothing is normalised",
-            "if not layout.is_normalised:",
-            "if layout.is_normalised:",
+            "if layout.is_normalised else self",
+            "if not layout.is_normalised else self",
             "conformance/test_methods.py::test_bmr_takes_natural_gradients_where_activations_are_normalised",
         ),
         (
@@ -1865,7 +1871,22 @@ SUITED = [
         ),
     ),
     *_of(
+        "experiment/starting.py",
+        (
+            "the method does not know of trained weights",
+            "    method = method.begun(is_trained=True)\n",
+            "",
+            "experiment/test_starting.py::test_the_recipe_is_that_for_trained_weights",
+        ),
+    ),
+    *_of(
         "fitting/loading.py",
+        (
+            "a method that is handed in again does not know of trained weights",
+            'chosen.begun("start" in stored)',
+            "chosen.begun(False)",
+            "experiment/test_starting.py::test_the_recipe_is_that_for_trained_weights",
+        ),
         (
             "a method that is handed in again is not suited",
             "    chosen = chosen.suited_to(model.layout)\n",

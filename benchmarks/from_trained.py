@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--samples", type=int, default=20)
     made.add_argument("--start-set", nargs="*", default=[], help="values of `plain` for the dense network")
     made.add_argument("--start-epochs", type=int, help="of the dense network; a third of --epochs unless given")
+    made.add_argument("--largest-std", type=float, help="of the first deviations, in those of the prior")
     made.add_argument("--keep", type=Path, default=Path("runs/one_shot"), help="folder of the dense run")
     made.add_argument("--only", nargs="+", default=["dense", "bare", "scratch", "trained"], help="of the four kinds")
     made.add_argument("--method", default="bmr")
@@ -89,12 +90,14 @@ def measure(options: argparse.Namespace) -> None:
             line["total_steps"] = found.config.epochs * found.config.steps_per_epoch
             line["settings"] = found.config.settings
         else:
-            start = ox.Trained(dense(data, options, False)) if kind == "trained" else None
+            limit = {} if options.largest_std is None else {"largest_std": options.largest_std}
+            start = ox.Trained(dense(data, options, False), **limit) if kind == "trained" else None
             line = trained(data, options, start)
         names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
         names |= {"test": options.test, "start": options.start_set}
         if kind not in ("dense", "bare"):
             names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
+            names |= {} if options.largest_std is None else {"largest_std": options.largest_std}
         line = {**names, **line, "command": command(), **environment()}
         print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
         keep(line, options.out)

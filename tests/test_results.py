@@ -121,7 +121,7 @@ def test_the_figures_of_the_readme_are_of_what_bmr_is_for_such_a_network():
     """Its ΔF is named differently: an evidence of 0 is what none is."""
     for line in lines_of(RESULTS / "study" / "resnet20-on-the-test-set.jsonl"):
         asked = BMR().pruned_to(line["level"], line["epochs"]) if line["level"] else BMR(reduction=None)
-        found = asked.suited_to(Layout((), is_normalised=True))
+        found = asked.begun(is_trained=False).suited_to(Layout((), is_normalised=True))
         made = replace(method_from(line["settings"]), name="bmr")
         if made.reduction is not None:
             made = replace(made, reduction=replace(made.reduction, evidence=Constant(0.0)))

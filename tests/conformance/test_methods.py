@@ -214,17 +214,34 @@ NORMALISED, OTHERS = Layout((), is_normalised=True), Layout((), is_normalised=Fa
 def test_bmr_takes_natural_gradients_where_activations_are_normalised():
     """And only there. ΔF is then that of the posterior as it is: an evidence of 0 changes nothing."""
     method, natural = BMR().suited_to(NORMALISED), NaturalBMR().suited_to(NORMALISED)
-    assert method == replace(natural, name="bmr", reduction=replace(natural.reduction, evidence=Constant(0.0)))
+    natural = replace(natural, name="bmr", reduction=replace(natural.reduction, evidence=Constant(0.0)))
+    assert method.begun(is_trained=False) == natural
     assert method.learning_rate == Cosine(0.2, warm_up=0.02)
     assert BMR().suited_to(OTHERS) == BMR(normalised=None)
     assert NaturalBMR().suited_to(OTHERS).learning_rate == Cosine(0.05, warm_up=0.02)
 
 
+def test_bmr_takes_natural_gradients_from_trained_weights():
+    """At the rate of a network without norms where it has none, whatever share it is told; one with norms is trained as
+    from random weights. The rate of the first recipe when told a share, twice its own, is not taken over."""
+    for method in (BMR(), BMR().pruned_to(0.9, 20)):
+        begun = method.begun(is_trained=True)
+        assert (begun.optimizer, begun.kl_weight, begun.trained) == (NaturalGradient(), Constant(0.25), None)
+        assert begun.learning_rate == Cosine(0.05, warm_up=0.02)
+        assert begun.reduction.evidence == Constant(0.0)
+        assert begun.reduction.criterion == method.reduction.criterion
+        assert begun.suited_to(NORMALISED) == method.begun(is_trained=False).suited_to(NORMALISED)
+        assert method.begun(is_trained=False) == replace(method, trained=None)
+    changed = BMR(kl_weight=0.5)
+    assert changed.begun(is_trained=True) == changed
+    assert NaturalBMR().begun(is_trained=True) == NaturalBMR()
+
+
 def test_a_method_that_was_changed_is_taken_as_it_was_given():
     changed = BMR(learning_rate=5e-3)
     assert changed.suited_to(NORMALISED) == changed
-    kept = BMR(reduction=None)
-    assert kept.suited_to(NORMALISED) == replace(BMR().suited_to(NORMALISED), reduction=None)
+    kept = BMR(reduction=None, trained=None)
+    assert kept.suited_to(NORMALISED) == replace(BMR(trained=None).suited_to(NORMALISED), reduction=None)
     assert NaturalBMR(learning_rate=0.1).suited_to(NORMALISED).learning_rate == Constant(0.1)
     assert NaturalBMR(kl_weight=0.5).suited_to(NORMALISED).learning_rate == Cosine(0.2, warm_up=0.02)
 

@@ -44,6 +44,19 @@ def test_every_posterior_begins_at_the_weights(method):
     assert bool(state.mask.all())
 
 
+def test_no_deviation_begins_larger_than_from_random_weights():
+    """Moments say nothing here, so each deviation is the largest that may be."""
+    for method, largest in ((ox.BMR(), 0.1), (ox.NaturalBMR(), 0.045), (ox.BMR(posterior=ox.MeanField(0.02)), 0.02)):
+        wide = np.full(build_size(method), 10.0, np.float32)
+        with pytest.warns(UserWarning, match="hardly differ"):
+            state, model = first_state(ox.Trained(curvature=ox.Moments(std=wide)), method)
+        assert np.allclose(state.posterior.std[: model.layout.size], largest, rtol=1e-5)
+
+
+def build_size(method):
+    return build_model(Tiny(), read_data(tiny_data(64)), method, None, None, "float32", ox.Devices()).layout.size
+
+
 def test_moments_of_another_program_are_taken_as_they_are():
     network = Tiny()
     rng = np.random.default_rng(0)
@@ -103,6 +116,19 @@ def test_a_run_from_trained_weights_resumes_bit_for_bit(tmp_path, monkeypatch):
     other = eqx.tree_at(lambda net: net.first.bias, small(), replace_fn=lambda bias: bias + 1)
     with pytest.raises(ox.RunError, match=r"resume: .*start\.weights"):
         ox.fit(other, data, ox.Flat(), out=tmp_path / "parts", resume=True, **options)
+
+
+def test_the_recipe_is_that_for_trained_weights(tmp_path):
+    """In what was trained, in its folder, and where the method is handed in again."""
+    budget = {"epochs": 2, "steps_per_epoch": 2, "num_samples": 2, "batch_size": 16, "progress": False}
+    expected = ox.BMR(normalised=None).pruned_to(0.5, 2).begun(is_trained=True)
+    started = ox.Trained(curvature=QUICK)
+    fitted = ox.fit(Tiny(), tiny_data(64), sparsity=0.5, start=started, out=tmp_path / "run", **budget)
+    assert fitted.method == expected
+    assert isinstance(fitted.method.optimizer, ox.NaturalGradient)
+    for method in (None, ox.BMR().pruned_to(0.5, 2)):
+        again = ox.load(tmp_path / "run", Tiny(), method=method)
+        assert (again.method, again.model.prior) == (expected, fitted.model.prior)
 
 
 def test_a_run_and_a_file_are_read_by_names_and_shapes(tmp_path):

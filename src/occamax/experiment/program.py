@@ -235,7 +235,9 @@ class Program:
         assert self.task.start is not None
         how, mask = self.task.start.how, beginning.keep
         kl_weight = self._kl_weight_of(mask, jnp.int32(0), jnp.float32(nats)) if how.is_tempered else 1.0
-        posterior = first_posterior(self.model, self.method.posterior, beginning, kl_weight, how.largest_std)
+        family = self.method.posterior
+        largest = family.init_std if how.largest_std is None else how.largest_std
+        posterior = first_posterior(self.model, family, beginning, kl_weight, largest)
         state = start(self.model, posterior, self.optimizer, key, nats)
         return state._replace(mask=mask, buffers=beginning.buffers)
 

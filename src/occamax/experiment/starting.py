@@ -85,7 +85,8 @@ class Trained:
     arrays have the names and shapes of the network's. A network's state (BatchNorm) comes along from the pair that is
     passed to `fit`, or from a run. **curvature** says how sure each weight is: `GaussNewton()` or `EmpiricalFisher()`,
     estimated on the training data in one pass, or `Moments(...)` of another program. **largest_std** limits the
-    deviations, in those of the prior: where the data say nothing of a weight, its whole prior would be noise.
+    deviations, in those of the prior: where the data say nothing of a weight, its whole prior would be noise. None
+    limits them by what the method's posterior begins with from random weights (`MeanField(init_std)`).
     **rate_factor** times the method's learning rate is what it trains at. **keep_zeros** leaves weights that are
     exactly zero (gains: one) removed, as those of a pruned network are; otherwise they may grow again.
 
@@ -99,7 +100,7 @@ class Trained:
 
     weights: Path | str | None = None
     curvature: Curvature | Moments = field(default_factory=GaussNewton)
-    largest_std: float = 0.1
+    largest_std: float | None = None
     rate_factor: float = 1.0
     keep_zeros: bool = False
 
@@ -109,9 +110,10 @@ class Trained:
                 f"curvature: {self.curvature!r} given; it must be an object such as ox.GaussNewton(), or "
                 "ox.Moments(std=…)"
             )
-        for name in ("largest_std", "rate_factor"):
-            if not getattr(self, name) > 0:
-                raise ArgumentError(f"{name}: {getattr(self, name)!r} given; it must be positive")
+        if self.largest_std is not None and not self.largest_std > 0:
+            raise ArgumentError(f"largest_std: {self.largest_std!r} given; it must be positive, or None")
+        if not self.rate_factor > 0:
+            raise ArgumentError(f"rate_factor: {self.rate_factor!r} given; it must be positive")
 
     @property
     def is_tempered(self) -> bool:
@@ -166,6 +168,7 @@ def started(method: Method, how: Any) -> Method:
     """The method as it trains from trained weights. An optax transformation has a rate of its own and keeps it."""
     if not isinstance(how, Trained):
         raise ArgumentError(f"start: {how!r} given; it must be an object such as ox.Trained()")
+    method = method.begun(is_trained=True)
     return method if isinstance(method.optimizer, Optax) else method.at_rate(how.rate_factor)
 
 

@@ -57,6 +57,7 @@ def load(  # what a run was made of may each be given again
     with _undamaged(folder):
         kinds, stored = all_kinds(), config.settings
         chosen: Method = from_data(stored["method"], kinds, "method") if method is None else method
+        chosen = chosen.begun("start" in stored)
         likelihood = from_data(stored["likelihood"], kinds, "likelihood") if likelihood is None else likelihood
         prepare = from_data(stored["preprocess"], kinds, "preprocess") if preprocess is None else preprocess
         facts, example, outputs = _facts(config, prepare), _example(config), _outputs(config)

@@ -109,7 +109,7 @@ def fit(  # the one door: everything that a run can be told
     if unit_price is None and unit_cost is not None:
         raise ArgumentError("unit_cost: no unit has a price; give unit_price too")
     method = method if unit_price is None else method.with_units(unit_price, unit_cost)
-    method = method if start is None else starting.started(method, start)
+    method = method.begun(is_trained=False) if start is None else starting.started(method, start)
     numbers = _seeds(seed, seeds)
     paths = _paths(out, numbers, seeds is not None)
     words = how_to_resume or "the same call of fit with resume=True"

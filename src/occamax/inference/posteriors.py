@@ -171,6 +171,7 @@ class PosteriorFamily(ABC):
     """Base of all posterior families."""
 
     has_deviations: ClassVar[bool] = True
+    init_std: float = 0.1  # the first deviation, in those of the prior
 
     @abstractmethod
     def start(self, means: Float[Array, "latents"], stds: Float[Array, "weights"] | None = None) -> Posterior:

@@ -47,13 +47,14 @@ KINDS = {
 @final
 @dataclass(frozen=True)
 class Suited:
-    """What is different in a method for networks that normalise their activations. **prior**, **posterior**, **init**,
-    **learning_rate**, **kl_weight**, **optimizer**, **batches** and **target_rate_factor** take the place of the
-    method's own, **evidence** that of its reduction; what is None stays.
+    """What is different in a method for networks that normalise their activations, or from trained weights. **prior**,
+    **posterior**, **init**, **learning_rate**, **kl_weight**, **optimizer**, **batches** and **target_rate_factor**
+    take the place of the method's own, **evidence** that of its reduction; what is None stays.
 
-    Such a layer takes the scale out of the weights before it, so that they stand longer steps and more noise: natural
-    gradients at a rate of .2 train a ResNet-20 far better than the first recipe, and lose two and three points on
-    CIFAR-10's MLP and LeNet, even at .05; .2 ruins an MLP (`results/lab/README.md`).
+    A normalising layer takes the scale out of the weights before it, so that they stand longer steps and more noise:
+    natural gradients at a rate of .2 train a ResNet-20 far better than the first recipe, and lose two and three points
+    on CIFAR-10's MLP and LeNet, even at .05; .2 ruins an MLP (`results/lab/README.md`). From trained weights they are
+    ahead on Fashion-MNIST's MLP and LeNet too (`docs/howto/trained.md`).
 
     Examples:
         >>> method = ox.Method(normalised=ox.Suited(learning_rate=0.2))
@@ -79,7 +80,7 @@ class Suited:
             object.__setattr__(self, "optimizer", as_optimizer(self.optimizer))
         for name, (kind, example) in KINDS.items():
             if getattr(self, name, None) is not None:
-                _refuse_other(f"normalised: {name}", getattr(self, name), kind, example)
+                _refuse_other(f"Suited: {name}", getattr(self, name), kind, example)
 
     def changes(self) -> dict[str, Any]:
         """The values of a method that it takes the place of, by name."""
@@ -99,8 +100,9 @@ class Method:
     is what the command line builds the paper's networks with; a network passed to `fit` keeps its own. **calibration**
     None trains on every example and leaves the outputs as they are. **target_rate_factor** times the learning rate is
     what it trains at when told how much to prune (`pruned_to`). **batches** are drawn from all examples each time, or
-    pass after pass (`Passes`). **normalised** is what changes where the network normalises its activations (`Suited`);
-    `fit` reads from the traced network whether it does, and keeps the method as it came to be.
+    pass after pass (`Passes`). **normalised** is what changes where the network normalises its activations (`Suited`),
+    which `fit` reads from the traced network; **trained** is what changes where it does not and the run begins with
+    trained weights. `fit` keeps the method as it came to be.
 
     **name** is what tables call it. **prior** of the weights, **posterior** family: what is believed before and after
     the data. As an object it is equal to another with the same values, and `as_data` writes it down whole.
@@ -130,12 +132,14 @@ class Method:
     target_rate_factor: float = 1.0
     batches: Batches = WithReplacement()
     normalised: Suited | None = None
+    trained: Suited | None = None
 
     def __post_init__(self):
         for name in ("learning_rate", "kl_weight"):
             object.__setattr__(self, name, as_schedule(name, getattr(self, name)))
-        if self.normalised is not None:
-            _refuse_other("normalised", self.normalised, Suited, "Suited(learning_rate=0.2), or None")
+        for name in ("normalised", "trained"):
+            if getattr(self, name) is not None:
+                _refuse_other(name, getattr(self, name), Suited, "Suited(learning_rate=0.2), or None")
         object.__setattr__(self, "optimizer", as_optimizer(self.optimizer))
         for name, (kind, example) in KINDS.items():
             _refuse_other(name, getattr(self, name), kind, example)
@@ -163,12 +167,17 @@ class Method:
         """This method as it trains a network of that layout."""
         if self.normalised is None:
             return self
-        if not layout.is_normalised:
-            return replace(self, normalised=None)
-        changes, reduction = self.normalised.changes(), self.reduction
-        if reduction is not None and self.normalised.evidence is not None:
-            reduction = replace(reduction, evidence=self.normalised.evidence)
-        return replace(self, **changes, reduction=reduction, normalised=None)
+        return replace(self._with(self.normalised) if layout.is_normalised else self, normalised=None)
+
+    def begun(self, is_trained: bool) -> "Method":
+        """This method as it begins with trained weights, or with random ones."""
+        return replace(self if self.trained is None or not is_trained else self._with(self.trained), trained=None)
+
+    def _with(self, own: Suited) -> "Method":
+        reduction = self.reduction
+        if reduction is not None and own.evidence is not None:
+            reduction = replace(reduction, evidence=own.evidence)
+        return replace(self, **own.changes(), reduction=reduction)
 
     def pruned_to(self, sparsity: float, epochs: int) -> "Method":
         """This method with exactly that share of the reducible weights removed by the end of a run of `epochs`: the

@@ -155,9 +155,9 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
     - a guard that undoes what the network does not recover from;
     - a temperature of the outputs, from at most one training example in twenty that is held out.
 
-    Where the network normalises its activations it is trained by natural gradients instead of the first two, and ΔF is
-    not reweighed, as with `NaturalBMR`: `Suited` says why. A change of one of the values that this would take the place
-    of switches it off; change those of `NaturalBMR` there.
+    Where the network normalises its activations, or the run begins with trained weights (`start`), it is trained by
+    natural gradients instead of the first two, and ΔF is not reweighed, as with `NaturalBMR`: `Suited` says why. A
+    change of one of the values that this would take the place of switches it off; change those of `NaturalBMR` there.
 
     **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
 
@@ -178,7 +178,8 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
     if not changes.keys() & NATURAL.changes().keys():
         factor = None if "target_rate_factor" in changes else 1.0
         evidence = None if "reduction" in changes else 0.0
-        own["normalised"] = replace(NATURAL, learning_rate=LONG_STEPS, target_rate_factor=factor, evidence=evidence)
+        own["trained"] = replace(NATURAL, target_rate_factor=factor, evidence=evidence)
+        own["normalised"] = replace(own["trained"], learning_rate=LONG_STEPS)
     return _make("bmr", own, changes)
 
 
