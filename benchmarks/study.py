@@ -52,7 +52,7 @@ def steps() -> dict[str, Method]:
         "bmr": {"calibration": Calibration(), "name": "bmr", "target_rate_factor": 2.0},
     }.items():
         method = found[name] = changed(method, **change)
-    assert all(getattr(method, field.name) == getattr(BMR(normalised=None), field.name) for field in fields(Method))
+    assert all(getattr(method, field.name) == getattr(BMR(normalised=None, trained=None), field.name) for field in fields(Method))
     return found
 
 
@@ -69,7 +69,7 @@ VARIANTS: dict[str, Method] = {
     "bmr-rhs": HorseshoeBMR(),
     **steps(),
     **{
-        f"bmr, {name}": changed(BMR(normalised=None), **change)
+        f"bmr, {name}": changed(BMR(normalised=None, trained=None), **change)
         for name, change in {
             "uniform means": {"init": Uniform()},
             "flat prior": {"prior": FlatPrior(gain_center=1.0)},

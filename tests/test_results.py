@@ -22,7 +22,6 @@ WITHOUT_A_BOUND = {
     "exports-rounded.jsonl": "the same",
     "means.jsonl": "one run's draws beside its own mean network, a point",
     "one_shot.jsonl": "a trained point, pruned without training",
-    "from_trained.jsonl": "made before its script kept the bound; it does now",
 }
 FIGURES = ("accuracy", "each", "draws", "run")  # where a line has those of a network
 
