@@ -332,10 +332,26 @@ def opponents_beside(folder: Path) -> str:
     return trials.markdown(heads, rows)
 
 
+def opponents_front(folder: Path) -> str:
+    """`bmr` and tuned plain training, a column a figure."""
+    rows = []
+    for data, network in PLACES:
+        path = folder / f"{data}-{network}.jsonl"
+        lines = {line["name"]: line for line in trials.lines_of(path) if line["stage"] == "test"}
+        if "bmr" not in lines:
+            continue
+        tuned = next(line for name, line in lines.items() if name.startswith("tuned: "))
+        both = [trials.figure(line, name) for name in ("accuracy", "nll", "ece") for line in (lines["bmr"], tuned)]
+        rows.append([f"{TITLES[data]}, {TITLES[network]}", trials.short(lines["bmr"]["sparsity"]), *both])
+    heads = ["data, network", "pruned", *(f"{name}{who}" for name in ("accuracy", "NLL", "ECE") for who in ("", ", plain"))]
+    return trials.markdown(heads, rows)
+
+
 KINDS: dict[str, Callable[..., str]] = {
     "lab-test": lab_test,
     "package-test": package_test,
     "opponents": opponents_beside,
+    "opponents-front": opponents_front,
     "study": study_table,
     "safety": lambda path: safety.table(trials.lines_of(path)),
     "curve": lambda path: curve.table(trials.lines_of(path)),
