@@ -50,6 +50,7 @@ def test_equinox(run):
 def test_flax(run):
     nnx = pytest.importorskip("flax.nnx", reason="flax is not installed: make test-torch")
     module = nnx.Sequential(nnx.Linear(5, 8, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(8, 2, rngs=nnx.Rngs(1)))
+    assert lines_of("Flax NNX").split("\n\n")[1] in README
     found = run("Flax NNX", module=module)
     first = found["pruned"].layers[0]
     assert int((first.kernel[...] == 0).sum()) + int((first.bias[...] == 0).sum()) == 24
