@@ -6,7 +6,7 @@ import pytest
 
 from occamax import networks
 from occamax.errors import ArgumentError
-from occamax.networks import NETWORKS, network_from, network_named
+from occamax.networks import MLP, NETWORKS, network_from, network_named, source_like
 from occamax.networks import vit as vit_module
 from occamax.networks._parts import _banded, _patches, convolve, cut, halve, highest
 from occamax.networks.vit import Attention, ViT
@@ -239,3 +239,24 @@ def test_a_network_that_is_not_there_is_refused(words, named):
 def test_a_function_that_takes_no_key_is_refused_with_how_it_is_called():
     with pytest.raises(ArgumentError, match="cannot be called as function\\(input_shape, outputs, key=key\\)"):
         network_named(f"{__name__}:two_arguments").network((2,), 3)
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_a_named_network_is_known_whatever_its_weights(name):
+    shape, words = ((12,), 30) if name == "text" else ((3, 28, 28), None)
+    given = NETWORKS[name].network(shape, 10, 0.1, words, seed=1)
+    found = source_like(given, shape, 10, 0.1, words)
+    assert found is not None
+    assert found.name == name
+    # nor is one of other examples, of other outputs, or with another value
+    assert source_like(given, (20,) if name == "text" else (1, 28, 28), 10, 0.1, words) is None
+    assert source_like(given, shape, 9, 0.1, words) is None
+    if name not in ("mixer", "lenet-300-100", "lenet-caffe", "resnet20", "resnet20-bn"):  # these have no dropout
+        assert source_like(given, shape, 10, 0.0, words) is None
+
+
+def test_a_network_with_a_value_of_its_own_has_no_name():
+    key = jax.random.key(0)
+    for options in ({"hidden": (16,)}, {"activation": jax.nn.relu}, {"dropout": 0.1}):
+        assert source_like(MLP((8,), 2, **options, key=key), (8,), 2) is None
+    assert source_like(eqx.nn.MLP(8, 2, 3, 2, key=key), (8,), 2) is None

@@ -16,7 +16,7 @@ from ..errors import ArgumentError
 from ..inference.likelihoods import Categorical, Gaussian, Likelihood
 from ..inference.model import Model
 from ..methods import Method, kinds
-from ..networks import NetworkSource
+from ..networks import NetworkSource, source_like
 from ..storage.structured import known_kinds, to_data
 from ..structure.layout import Fixed
 from .devices import Devices
@@ -191,13 +191,23 @@ def describe(model: Model, method: Method, data: Data, network: Any, augment: An
         "augment": to_data(augment),
         "fixed": list(model.layout.fixed),
     }
-    source = network.as_data() if isinstance(network, NetworkSource) else {"class": type(model.network).__qualname__}
+    source = _source(network, model, method, data)
     example: dict[str, Any] = {"shape": list(data.example.shape), "dtype": str(data.example.dtype)}
     example |= {} if data.words is None else {"words": data.words}
     origin = {"data": data.facts.as_data(), "network": source, "example": example}
     if start is not None:
         settings["start"], origin["start"] = start.settings(), start.source
     return {"settings": settings, "origin": origin, "layout": model.layout.as_data()}
+
+
+def _source(network: Any, model: Model, method: Method, data: Data) -> dict[str, str]:
+    """How to build the network again: by name, also where it was passed in and is as the named one. Where arrays stay
+    as they were given, no name tells of them."""
+    found = network
+    if not isinstance(network, NetworkSource):
+        like = (data.example.shape, _outputs(data), method.dropout, data.words)
+        found = None if model.layout.fixed else source_like(network, *like)
+    return {"class": type(model.network).__qualname__} if found is None else found.as_data()
 
 
 def network_name(network: Any, model: Model) -> str:

@@ -14,6 +14,7 @@ from .named import NETWORKS as NETWORKS
 from .named import NetworkSource as NetworkSource
 from .named import network_from as network_from
 from .named import network_named as network_named
+from .named import source_like as source_like
 from .resnet import FilterResponseNorm as FilterResponseNorm
 from .resnet import ResNet as ResNet
 from .text import TextTransformer as TextTransformer
