@@ -100,9 +100,10 @@ def test_every_file_of_history_is_there_for_a_reason_and_has_a_row():
 
 @pytest.mark.parametrize("path", sorted(RESULTS.rglob("cells/*.json")), ids=name_of)
 def test_every_cell_says_how_it_was_made(path):
-    """`occamax reproduce` makes them; `config` is of its options."""
+    """`occamax reproduce` makes them; `config` is of its options, `settings` the method as data."""
     cell = json.loads(path.read_text())
-    assert unknown(cell, ("commit", "config")) == []
+    assert unknown(cell, ("commit", "config", "command", "settings")) == []
+    assert "kind" in cell["settings"]
     for summary in cell["summaries"]:
         assert unknown(summary, ("commit", "device", "versions")) == []
 

@@ -13,6 +13,7 @@ from occamax.cli import app
 from occamax.errors import ArgumentError, RunError
 from occamax.experiment import run as run_module
 from occamax.experiment.config import Config
+from occamax.methods import PaperBMR, method_from
 from occamax.networks import NetworkSource
 from occamax.reproduction import grid as grid_module
 from occamax.reproduction.cells import cell_file, read_cells, write_cell
@@ -99,6 +100,25 @@ def test_seeds_trained_elsewhere_stay_in_the_cell(finished, tmp_path):
     assert both["seeds"] == [0, 1]
     assert both["metrics"][0] == alone["metrics"][0] != both["metrics"][1]
     assert (both["quantiles"], both["config"]) == (alone["quantiles"], alone["config"])  # the first seed's
+
+
+def test_a_cell_says_which_command_makes_it_and_what_its_method_was(finished):
+    cell = json.loads(cell_file(finished, "fashion_mini-lenet-bmr-paper").read_text())
+    words = "--data fashion_mini --networks lenet --methods bmr-paper --seeds 1 --epochs 2 --steps 2 --batch 8"
+    assert cell["command"] == f"occamax reproduce {words} --samples 3 --curve-samples 1 --precision float32"
+    assert method_from(cell["settings"]) == PaperBMR()
+
+
+def test_a_seed_that_is_added_leaves_a_cell_its_method_and_where_it_is_from(finished, tmp_path):
+    path = cell_file(tmp_path, "fashion_mini-lenet-map")
+    run0, run1 = (finished / "runs" / "fashion_mini" / "lenet-map" / f"seed{seed}" for seed in (0, 1))
+    write_cell(path, [run0])
+    old = {**json.loads(path.read_text()), "settings": {"kind": "MAP"}, "provenance": "read from the sources"}
+    path.write_text(json.dumps(old))
+    write_cell(path, [run1])
+    both = json.loads(path.read_text())
+    assert (both["settings"], both["provenance"]) == ({"kind": "MAP"}, "read from the sources")
+    assert both["command"] == old["command"].replace("--seeds 1", "--seeds 2")
 
 
 def test_another_budget_is_another_cell(finished):

@@ -1,10 +1,11 @@
-"""A cell's result as one small JSON file: configuration, curves and summary of every seed, the spread of the
-first seed's weights.
+"""A cell's result as one small JSON file: configuration, command, the method as data, curves and summary of every seed,
+the spread of the first seed's weights.
 
 The first layer of the small networks goes beside it in a .safetensors file, for the heat maps.
 """
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,23 @@ def is_same_cell(one: Config, other: Config) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in BUDGET)
 
 
+def budget_options(config: Config) -> dict[str, Any]:
+    """How a cell is trained, as options of `occamax reproduce`."""
+    return {
+        "epochs": config.epochs, "steps": config.steps_per_epoch, "batch": config.batch_size,
+        "samples": config.num_samples, "curve-samples": config.curve_samples or config.num_samples,
+        "precision": config.compute_dtype,
+    }  # fmt: skip
+
+
+def command_of(config: Config, seeds: Sequence[int]) -> str:
+    """The command that makes a cell by itself, as part of whatever grid it was made."""
+    names = {"data": config.data, "networks": config.network, "methods": config.method, "seeds": max(seeds) + 1}
+    options = names | budget_options(config)
+    words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    return shlex.join(["occamax", "reproduce", *words])
+
+
 def write_cell(path: Path, runs: Sequence[Path]) -> None:
     """Writes the runs' figures. Other seeds that the file already holds of the same cell stay in it: seeds may be
     trained at different times, on machines that do not see each other's runs."""
@@ -75,9 +93,13 @@ def write_cell(path: Path, runs: Sequence[Path]) -> None:
     seeds = sorted(figures)
     weights = folders[0].weights()
     is_first = config.seed == seeds[0]  # the spread and the picture are the first seed's
+    own = {"config": config.as_dict(), "settings": config.settings["method"]}
+    if not is_first:  # a cell of 0.1 also says where it knows these from
+        own = {name: kept[name] for name in ("config", "settings", "provenance") if name in kept}
     values = {
         "format": FORMAT,
-        "config": config.as_dict() if is_first else kept["config"],
+        **own,
+        "command": command_of(Config.from_results(own["config"], path), seeds),
         "seeds": seeds,
         "metrics": [figures[seed][0] for seed in seeds],
         "summaries": [figures[seed][1] for seed in seeds],

@@ -11,6 +11,7 @@ from rich.console import Console
 from ..experiment.cache import keep_compiled_programs
 from ..experiment.progress import clock
 from ..report import in_order, write_report
+from .cells import budget_options
 from .claims import checks, measured_timings
 from .grid import Grid, Outcome, run
 from .page import MARKS, write_results
@@ -44,15 +45,12 @@ def reproduce(
 def shard_commands(grid: Grid, out: Path, data_dir: Path | None, count: int, cache: bool) -> list[list[str]]:
     """The command that runs each of `count` parts of this grid."""
     part, parts = grid.shard
-    like = grid.like
     found = []
     for number in range(count):
         options = {
             "data": ",".join(grid.data), "networks": ",".join(grid.networks), "methods": ",".join(grid.methods),
-            "seeds": grid.seeds, "out": out, "shard": f"{part + parts * number}/{parts * count}", "epochs": like.epochs,
-            "steps": like.steps_per_epoch, "batch": like.batch_size, "samples": like.num_samples,
-            "precision": like.compute_dtype, "curve-samples": like.curve_samples or like.num_samples,
-            **({"data-dir": data_dir} if data_dir else {}),
+            "seeds": grid.seeds, "out": out, "shard": f"{part + parts * number}/{parts * count}",
+            **budget_options(grid.like), **({"data-dir": data_dir} if data_dir else {}),
         }  # fmt: skip
         words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         begin = [sys.executable, "-m", "occamax", "reproduce"]
