@@ -16,6 +16,7 @@ import levels
 import means
 import numpy as np
 import one_shot
+import quickstart
 import recompute
 import reductions
 import safety
@@ -368,6 +369,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
+    "quickstart": lambda path: quickstart.table(trials.lines_of(path)),
     "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
     "exports-beside": lambda path: exports_beside.table(trials.lines_of(path)),
     "methods": methods,
