@@ -82,10 +82,10 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def hurried():
     """Exports time their files; no test looks at how long, so they do it briefly."""
-    from occamax.export import exporting, measuring, unit_times
+    from occamax.export import exporting, unit_times
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporting, "latencies", lambda *given: measuring.latencies(*given, seconds=0.01))
+        patch.setattr(exporting, "TIMED_SECONDS", 0.01)
         patch.setattr(unit_times, "SECONDS", 0.01)
         yield
 

@@ -16,6 +16,7 @@ from occamax.evaluation.temperature import outputs_of_draws
 from occamax.export import arrays_file
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, export_network, trained
+from occamax.export.measuring import figures_of
 from occamax.export.posterior_file import mutual_information
 from occamax.export.predictor import FORMATS, open_export, open_posterior
 from occamax.inference.posteriors import Point
@@ -63,6 +64,21 @@ def test_the_figures_are_those_of_the_file(files):
     assert measured.figures["accuracy"] == np.mean(found.argmax(1) == targets)
     assert measured.figures["nll"] == pytest.approx(-np.log(found[np.arange(40), targets]).mean(), rel=1e-5)
     assert open_export(path)[1].figures == measured.figures
+
+
+def test_what_one_would_do_instead_stands_beside_it(files):
+    """Its int8 form is that of the dense network: near its answers, and kept in the record."""
+    _, measured, source = files["onnx"]
+    rival = measured.instead
+    assert rival.zipped < rival.bytes
+    assert set(rival.milliseconds) == set(measured.milliseconds)
+    inputs, targets = source.test
+    dense = figures_of(trained(source)(inputs), targets, is_classes=True)
+    assert rival.figures["nll"] == pytest.approx(dense["nll"], abs=0.05)
+    assert rival.figures["nll"] != measured.figures["nll"]
+    kept = measured.as_data()["int8_by_onnxruntime"]
+    assert json.loads(json.dumps(kept))["milliseconds"].keys() == {"1", "128"}
+    assert files["safetensors"][1].instead is None
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -188,8 +188,8 @@ def test_a_latency_that_ruins_the_network_is_refused_with_the_fastest_that_does_
 
 
 def test_a_file_with_a_latency_is_checked_as_any_other(tmp_path, monkeypatch, capsys):
-    source, clocks, briefly = dense("mlp", training=True), [], exporting.latencies
-    monkeypatch.setattr(exporting, "latencies", lambda *given: clocks.append(given[3]) or briefly(*given))
+    source, clocks, briefly = dense("mlp", training=True), [], exporting.interleaved
+    monkeypatch.setattr(exporting, "interleaved", lambda *given: clocks.append(given[3]) or briefly(*given))
     monkeypatch.setattr("occamax.export.exporting.BATCHES", (1,))
     found = export_network(source, tmp_path / "x.onnx", "onnx", rounding=Rounding(), limit=LatencyLimit(0.5, 3))
     assert set(found.milliseconds) == {1, 3}

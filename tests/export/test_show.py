@@ -10,6 +10,7 @@ from PIL import Image
 from occamax.export.card import Card
 from occamax.export.exporting import Measured
 from occamax.export.images import read_images
+from occamax.export.instead import Instead
 from occamax.export.posterior_file import Drawn
 from occamax.export.show import answers, of_draws, of_mean, print_answers, print_measured
 from occamax.structure.compaction import Kept
@@ -125,19 +126,25 @@ def test_what_was_measured_is_printed(capsys, tmp_path):
         compared=40,
         figures={"accuracy": 0.9, "ece": 0.0112, "ece_floor": 0.0071},
         tested=50,
+        instead=Instead(1234, 1000, {1: 0.7, 128: 8.0}, {"accuracy": 0.89, "ece": 0.01, "ece_floor": 0.007}),
         units=[Kept("hidden", 8, 3), Kept("head", 4, 4, "its units are normalised")],
     )
     print_measured(measured, tmp_path / "x.onnx")
     printed = capsys.readouterr().out
     for text in (
         "10.0 ×",
-        "bytes, gzipped",
+        "gzipped",
         "900",
         "ms at batch 128",
-        "accuracy, 50 test examples",
+        "on 50 test examples",
         "its units are",
-        "0.0112 (floor 0.0071)",
+        "0.0071",
+        "quantised by onnxruntime itself",
+        "1,234",
         "the file is the mean network; the figures are those of the file",
         "1.0e-07",
     ):
         assert text in printed
+    assert "tempered" not in printed
+    print_measured(replace(measured, tempered=0.6), tmp_path / "x.onnx")
+    assert "of a tempered posterior: KL weight 0.6" in capsys.readouterr().out

@@ -18,7 +18,8 @@ from ..structure.graph import Graph
 from .c_file import constants_of
 from .evidence import rounded
 from .hastening import Hastened, LatencyLimit, hastened
-from .measuring import figures_of, in_parts, latencies, on_all_cores
+from .instead import Instead, quantised, sizes_of
+from .measuring import Seconds, figures_of, in_parts, interleaved, on_all_cores
 from .posterior_file import pack
 from .predictor import FORMATS, HEADER, Predict, open_export
 from .rounding import Rounded, Rounding
@@ -40,6 +41,7 @@ PARITY = 1e-4  # largest difference of a probability, float32 in another order o
 PARITY_INT8 = 0.005  # mean difference of a probability, where whole numbers are multiplied
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
+TIMED_SECONDS = 0.6  # of calls in turn, for each batch size
 BATCHES = (1, 128)  # examples in a call that is timed
 FIGURES = 120  # bytes by which a file's own figures lengthen its card
 
@@ -67,12 +69,21 @@ class Measured:
     figures_before: dict[str, float] | None = None  # of the network as it was, on the examples compared
     milliseconds_float: dict[int, tuple[float, float]] | None = None  # of the same in float32, and of the file in int8
     hastened: Hastened | None = None  # what a latency cost
+    instead: Instead | None = None  # onnxruntime's own int8 of the dense network; of ONNX files
+    tempered: float | None = None  # the KL weight of a posterior that was not trained at one
 
     def as_data(self) -> dict[str, Any]:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
         names = "numbers", "nonzero", "bytes", "zipped", "zipped_masked", "difference", "compared", "figures", "tested"
-        times = {str(size): list(pair) for size, pair in self.milliseconds.items()}
-        return {**{name: getattr(self, name) for name in names}, "milliseconds": times}
+        found = {**{name: getattr(self, name) for name in names}, "milliseconds": _by_name(self.milliseconds)}
+        if self.instead is not None:
+            beside = {**self.instead._asdict(), "milliseconds": _by_name(self.instead.milliseconds)}
+            found["int8_by_onnxruntime"] = beside
+        return found
+
+
+def _by_name(milliseconds: dict[int, Any]) -> dict[str, Any]:
+    return {str(size): value for size, value in milliseconds.items()}
 
 
 def export_network(
@@ -115,7 +126,8 @@ def export_network(
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
     sizes = _sizes(form, contents, dense, small)
-    return Measured(units=units, temperature=source.temperature, hastened=cost, **sizes, **found)
+    said = {"temperature": source.temperature, "tempered": source.tempered, "hastened": cost}
+    return Measured(units=units, **said, **sizes, **found)
 
 
 def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict[str, Any]:
@@ -128,10 +140,11 @@ def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict
 
 @contextmanager
 def _temporary(form: str) -> Iterator[list[Path]]:
-    """Names of the dense file, the small one, one as if nothing had been pruned, and the small one in float32."""
+    """Names of the dense file, the small one, one as if nothing had been pruned, the small one in float32, and the
+    dense one in int8."""
     try:
         with TemporaryDirectory() as place:
-            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats")]
+            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats", "int8")]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
 
@@ -228,20 +241,39 @@ def _measured(
     elif not difference <= PARITY:
         raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
     sizes, clock = (BATCHES, time.perf_counter) if limit is None else ((*BATCHES, limit.batch), time.thread_time)
-    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in sorted(set(sizes))}
+    asks = {"dense": before, "file": after}
+    if int8:
+        asks["floats"] = open_export(files[3], threads=1)[0]
+    if is_onnx and (rival := quantised(files[0], files[4])):
+        asks["instead"] = rival
+    times = _timed(asks, inputs, sorted(set(sizes)), clock)
 
-    def timed(beside: Predict) -> dict[int, tuple[float, float]]:
-        return {size: latencies(beside, after, some, clock) for size, some in batches.items()}
+    def beside(first: str) -> dict[int, tuple[float, float]]:
+        return {size: (laps[first], laps["file"]) for size, laps in times.items()}
 
+    def figures(answers: np.ndarray) -> dict[str, float]:
+        return {} if source.test is None else figures_of(answers, np.asarray(source.test[1]), source.is_classes)
+
+    own = {size: laps["instead"] for size, laps in times.items()} if "instead" in asks else {}
     return {
-        "milliseconds": timed(before),
-        "milliseconds_float": timed(open_export(files[3], threads=1)[0]) if int8 else None,
+        "milliseconds": beside("dense"),
+        "milliseconds_float": beside("floats") if int8 else None,
         "difference": difference,
         "difference_of": what,
         "compared": compared,
-        "figures": {} if source.test is None else figures_of(found, np.asarray(source.test[1]), source.is_classes),
+        "figures": figures(found),
         "tested": 0 if source.test is None else len(found),
+        "instead": Instead(*sizes_of(files[4]), own, figures(on_all_cores(asks["instead"], inputs))) if own else None,
     }
+
+
+def _timed(
+    asks: dict[str, Predict], inputs: np.ndarray, sizes: list[int], clock: Seconds
+) -> dict[int, dict[str, float]]:
+    """Milliseconds of a call of each, by batch size; all in turn, so that other work meets them all."""
+    batches = {size: np.resize(inputs, (size, *inputs.shape[1:])) for size in sizes}
+    laps = {size: interleaved(list(asks.values()), some, TIMED_SECONDS, clock) for size, some in batches.items()}
+    return {size: dict(zip(asks, found, strict=True)) for size, found in laps.items()}
 
 
 def _differences(source: Exportable, expected: np.ndarray, found: np.ndarray) -> np.ndarray:

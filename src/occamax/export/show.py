@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..names import figures_as_text
 from .card import Card
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from .hastening import Hastened
     from .posterior_file import Draw
     from .predictor import Predict
+
+
+FIGURES = {"nll": "NLL", "ece": "ECE", "ece_floor": "  by chance alone", "rmse": "RMSE"}
 
 
 class Said(NamedTuple):
@@ -132,22 +134,14 @@ def _table(rows: list[Answer], with_information: bool) -> Table:
 
 def print_measured(found: "Measured", path: Path) -> None:
     """The exported network beside the dense one."""
-    table = Table("", "dense", "exported", "ratio", title=str(path), title_justify="left", box=SIMPLE_HEAD)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "bytes, gzipped": found.zipped}
-    for name, (before, after) in rows.items():
-        table.add_row(name, f"{before:,}", f"{after:,}", _ratio(before, after))
-    after = found.zipped[1]
-    table.add_row("  the dense with its zeros", f"{found.zipped_masked:,}", "", _ratio(found.zipped_masked, after))
-    clock = "ms" if found.hastened is None else "thread ms"  # what a limit is about
-    for batch, (before, after) in found.milliseconds.items():
-        table.add_row(f"{clock} at batch {batch}", f"{before:.3f}", f"{after:.3f}", _ratio(before, after))
-    before = figures_as_text(found.figures_before or {}, ".4g")
-    for name, text in figures_as_text(found.figures, ".4g").items():
-        table.add_row(f"{name}, {found.tested:,} test examples", before.get(name, ""), text, "")
     console = Console(highlight=False)
-    console.print(table)
+    console.print(_comparison(found, path))
+    if found.tested:
+        console.print(f"on {found.tested:,} test examples", soft_wrap=True)
+    if found.instead is not None:
+        console.print(
+            "int8: the dense network quantised by onnxruntime itself, what one would do instead", soft_wrap=True
+        )
     if found.units:
         units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
         for kept in found.units:
@@ -155,6 +149,8 @@ def print_measured(found: "Measured", path: Path) -> None:
         console.print(units)
     own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
     console.print(f"the file is the mean network{own}; the figures are those of the file", soft_wrap=True)
+    if found.tempered is not None:
+        console.print(f"of a tempered posterior: KL weight {found.tempered:.3g}", soft_wrap=True)
     if found.hastened is not None:
         console.print(_cost_of_latency(found.hastened), soft_wrap=True)
     if found.loss is not None:
@@ -171,6 +167,32 @@ def print_measured(found: "Measured", path: Path) -> None:
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
     )
+
+
+def _comparison(found: "Measured", path: Path) -> Table:
+    """Sizes, latencies and figures: a row each, a column a file."""
+    rival = found.instead
+    table = Table("", "dense", *(() if rival is None else ("int8",)), "exported", "ratio", box=SIMPLE_HEAD)
+    table.title, table.title_justify = str(path), "left"
+    for column in table.columns[1:]:
+        column.justify = "right"
+
+    def row(name: str, before: str, instead: str | None, after: str, ratio: str = "") -> None:
+        table.add_row(name, before, *(() if rival is None else (instead or "",)), after, ratio)
+
+    rows = {"numbers": found.numbers, "not zero": found.nonzero, "bytes": found.bytes, "gzipped": found.zipped}
+    sizes = {} if rival is None else {"bytes": rival.bytes, "gzipped": rival.zipped}
+    for name, (before, after) in rows.items():
+        row(name, f"{before:,}", f"{sizes[name]:,}" if name in sizes else "", f"{after:,}", _ratio(before, after))
+    row("  with its zeros", f"{found.zipped_masked:,}", "", "", _ratio(found.zipped_masked, found.zipped[1]))
+    clock = "ms" if found.hastened is None else "thread ms"  # what a limit is about
+    for batch, (before, after) in found.milliseconds.items():
+        own = "" if rival is None else f"{rival.milliseconds[batch]:.3f}"
+        row(f"{clock} at batch {batch}", f"{before:.3f}", own, f"{after:.3f}", _ratio(before, after))
+    columns = [found.figures_before or {}, {} if rival is None else rival.figures, found.figures]
+    for name in found.figures:
+        row(FIGURES.get(name, name), *(f"{own[name]:.4g}" if name in own else "" for own in columns))
+    return table
 
 
 def _cost_of_latency(found: "Hastened") -> str:

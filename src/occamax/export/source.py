@@ -71,6 +71,11 @@ class Exportable:
         return posterior.point
 
     @property
+    def tempered(self) -> float | None:
+        """The KL weight where it was not one; a point has no posterior to be tempered."""
+        return None if self.kl_weight == 1.0 or not self.believed.posterior.has_deviations else self.kl_weight
+
+    @property
     def is_classes(self) -> bool:
         return isinstance(self.model.likelihood, Categorical)
 
