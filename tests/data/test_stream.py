@@ -6,8 +6,9 @@ import pytest
 
 import occamax as ox
 from occamax.data import open_arrays
-from occamax.errors import ArgumentError, DataError
+from occamax.errors import ArgumentError, DataError, RunError
 from occamax.experiment import program as program_module
+from occamax.experiment.problem import read_data
 
 from ..toys import Tiny, tiny_data
 
@@ -72,3 +73,46 @@ def test_a_stream_of_nonsense_is_refused_before_training(folder):
     np.save(path / "targets.npy", np.full(200, 99))
     with pytest.raises(ArgumentError, match="99"):
         ox.fit(Tiny(), open_arrays(path), ox.BMR(), epochs=1, steps_per_epoch=1)
+
+
+def test_an_example_that_is_no_number_is_named_when_it_is_read(folder):
+    """Far behind those that are looked at first; also where it is read in the background."""
+    path, x, _ = folder
+    x[151, 2] = np.nan
+    np.save(path / "inputs-2.npy", x[51:])
+    with pytest.raises(DataError, match=r"example 151 \(counted from 0: inputs-2.npy, its row 100\) holds nan"):
+        ox.fit(Tiny(), open_arrays(path), ox.BMR(calibration=None), epochs=1, steps_per_epoch=9, batch_size=128)
+
+
+def test_targets_of_a_stream_are_all_looked_at_before_training(folder):
+    path, _, y = folder
+    y[199] = 7
+    np.save(path / "targets-1.npy", y[120:])
+    with pytest.raises(ArgumentError, match="class 7 found"):
+        ox.fit(Tiny(), open_arrays(path), ox.BMR(), epochs=1, steps_per_epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("inputs-1.npy", "shape"), ("inputs-2.npy", "digest"), ("targets-1.npy", "targets")]
+)
+def test_a_run_does_not_go_on_with_other_files(folder, tmp_path_factory, name, says):
+    path, x, _ = folder
+    how = {"steps_per_epoch": 1, "batch_size": 8, "num_samples": 2, "out": tmp_path_factory.mktemp("runs") / "run"}
+    ox.fit(Tiny(), open_arrays(path), ox.PaperBMR(), epochs=1, **how)
+    if name == "inputs-1.npy":  # one example moves from file to file
+        np.save(path / "inputs-1.npy", x[50:52])
+        np.save(path / "inputs-2.npy", x[52:])
+    else:
+        changed = np.load(path / name)
+        changed[-1] += 1
+        np.save(path / name, changed)
+    with pytest.raises(RunError, match=rf"another run \(.*{name if name != 'targets-1.npy' else ''}.*{says}"):
+        ox.fit(Tiny(), open_arrays(path), ox.PaperBMR(), epochs=1, resume=True, **how)
+
+
+def test_a_stream_of_tokens_knows_how_many_words_there_are(tmp_path):
+    tokens = np.random.default_rng(0).integers(0, 40, (60, 6)).astype(np.int32)
+    tokens[33, 3] = 40
+    np.save(tmp_path / "inputs.npy", tokens)
+    np.save(tmp_path / "targets.npy", tokens[:, 0] % 2)
+    assert read_data(open_arrays(tmp_path)).words == 41

@@ -1,17 +1,26 @@
 """Data larger than memory: arrays on disk, of which only the batches are read."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
+from ._prints import Prints, array_print
+
+LOOKED_AT = 2**24  # bytes at a time, where all inputs are looked at
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Examples in files, mapped, not read: **inputs** are some arrays that follow one another, **targets** one array in
-    memory. `ox.open_arrays` makes one; `ox.fit` reads of it only the batches.
+    memory. `ox.open_arrays` makes one; `ox.fit` reads of it only the batches. **origin** plain values that say where
+    the examples came from.
+
+    Raises:
+        DataError: from `take`, an example that holds NaN or infinite values; it is named.
 
     Examples:
         >>> stream = ox.Stream((x[:100], x[100:]), y)
@@ -19,8 +28,9 @@ class Stream:
         (300, (8,))
     """
 
-    inputs: tuple[np.ndarray, ...]
+    inputs: tuple[Any, ...]
     targets: np.ndarray
+    origin: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -28,24 +38,73 @@ class Stream:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one example."""
-        return self.inputs[0].shape[1:]
+        return tuple(self.inputs[0].shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of one example."""
+        return np.dtype(self.inputs[0].dtype)
 
     @property
     def bytes_each(self) -> int:
         """Of one example's inputs."""
-        return int(np.prod(self.shape)) * self.inputs[0].dtype.itemsize
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """The number of the first example of each part, and that of all."""
+        return np.cumsum([0, *(len(part) for part in self.inputs)])
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The examples of these numbers, in the shape of `rows`."""
-        flat = rows.ravel()
-        starts = np.cumsum([0, *(len(part) for part in self.inputs)])
+        flat, starts = rows.ravel(), self._starts
         part_of = np.searchsorted(starts, flat, side="right") - 1
-        found = np.empty((flat.size, *self.shape), self.inputs[0].dtype)
+        found = np.empty((flat.size, *self.shape), self.dtype)
         for i, part in enumerate(self.inputs):
             here = np.flatnonzero(part_of == i)
             here = here[np.argsort(flat[here])]  # in the order of the file
-            found[here] = part[flat[here] - starts[i]]
+            if len(here):
+                found[here] = part[flat[here] - starts[i]]
+        self._check_finite(flat, found)
         return found.reshape(*rows.shape, *self.shape), self.targets[rows]
+
+    def _check_finite(self, rows: np.ndarray, found: np.ndarray) -> None:
+        if not len(found) or not np.issubdtype(found.dtype, np.floating):
+            return
+        bad = np.flatnonzero(~np.isfinite(found.reshape(len(found), -1)).all(1))
+        if len(bad):
+            row = int(rows[bad].min())
+            i = int(np.searchsorted(self._starts, row, side="right")) - 1
+            values = found[bad[np.argmin(rows[bad])]]
+            where = f"{_named_part(self.inputs[i], i)}, its row {row - self._starts[i]}"
+            raise DataError(
+                f"data: example {row} (counted from 0: {where}) holds {values[~np.isfinite(values)][0]}; correct or "
+                "remove it"
+            )
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest number in the inputs. All of them are read for it, once, a little at a time."""
+        at_once = max(1, LOOKED_AT // self.bytes_each)
+        pieces = ((part, i) for part in self.inputs for i in range(0, len(part), at_once))
+        return max(int(part[i : i + at_once].max()) for part, i in pieces)
+
+    def described(self) -> dict[str, Any]:
+        """Where the examples came from, with what tells them from others: of each array its size, shape and some rows,
+        the first and the last among them; of the targets all."""
+        if self.origin is not None:
+            return self.origin
+        found: Prints = {}
+        for i, part in enumerate(self.inputs):
+            name = _named_part(part, i)
+            found[f"{name} ({i})" if name in found else name] = array_print(part)
+        found["targets"] = array_print(self.targets, len(self))
+        return {"kind": "stream", "examples": len(self), "files": found}
+
+
+def _named_part(part: Any, i: int) -> str:
+    path = getattr(part, "filename", None)
+    return f"inputs {i}" if path is None else Path(path).name
 
 
 def open_arrays(folder: Path | str) -> Stream:

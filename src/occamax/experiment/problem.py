@@ -22,6 +22,7 @@ from ..structure.layout import Fixed
 from .devices import Devices
 
 Arrays = tuple[np.ndarray, np.ndarray]
+FIRST = 128  # examples of a stream that are looked at before anything is compiled
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Data:
     def example(self) -> jax.ShapeDtypeStruct:
         """The shape and type of one raw example."""
         if isinstance(self.train, Stream):
-            return jax.ShapeDtypeStruct(self.train.shape, self.train.inputs[0].dtype)
+            return jax.ShapeDtypeStruct(self.train.shape, self.train.dtype)
         return jax.ShapeDtypeStruct(self.train[0].shape[1:], self.train[0].dtype)
 
     @property
@@ -64,7 +65,9 @@ class Data:
         if "words" in known:
             return len(known["words"])
         is_tokens = len(self.example.shape) == 1 and np.issubdtype(self.example.dtype, np.signedinteger)
-        return None if isinstance(self.train, Stream) or not is_tokens else int(self.train[0].max()) + 1
+        if not is_tokens:
+            return None
+        return 1 + (self.train.largest if isinstance(self.train, Stream) else int(self.train[0].max()))
 
     @property
     def targets(self) -> np.ndarray:
@@ -84,7 +87,7 @@ def read_data(data: Any, test: Any = None, preprocess: Any = None, image_size: i
     if isinstance(data, str | Path):
         raise ArgumentError(f"data: {str(data)!r} given; open it first: ox.load_data({str(data)!r})")
     if isinstance(data, Stream):
-        facts = Facts("stream", preprocess=preprocess, origin={"kind": "stream", "examples": len(data)})
+        facts = Facts("stream", preprocess=preprocess, origin=data.described())
         return Data(data, None if test is None else _pair("test", test), facts)
     train = _pair("data", data)
     facts = Facts("arrays", preprocess=preprocess, origin=_origin(train))
@@ -164,14 +167,18 @@ def build_model(
     model = Model(built, data.example, lambda own: method.suited_to(own).prior, chosen, fixed, prepare, *how)
     if method.estimator.is_local and model.calling.has_state:
         raise ArgumentError("estimator: a network with a state is seen by the whole batch; leave it at SharedDraw()")
-    if isinstance(data.train, Stream):
-        first = data.train.take(np.arange(min(128, len(data.train))))
-        model.check_data(first[0], data.targets[: len(first[0])])
-    else:
-        model.check_data(*data.train)
-    if data.test is not None:
-        model.check_data(*data.test)
+    for part in (data.train, *([] if data.test is None else [data.test])):
+        _check(model, part)
     return model
+
+
+def _check(model: Model, examples: Arrays | Stream) -> None:
+    """All examples; of a stream all targets and the first inputs: the others are looked at when they are read."""
+    if isinstance(examples, Stream):
+        outputs = model.check_data(*examples.take(np.arange(min(FIRST, len(examples)))))
+        model.likelihood.check_targets(examples.targets, outputs)
+    else:
+        model.check_data(*examples)
 
 
 def checked_augmentation(augment: Any, data: Data) -> Any:

@@ -205,8 +205,8 @@ class Model(eqx.Module):
         keys = (keys_of(own, len(inputs), part) for own in (dropout_key, jax.random.fold_in(draw_key, 1)))
         return (recomputing(ask) if self.recompute_activations else ask)(sample, mean, std, inputs, *keys)
 
-    def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> None:
-        """Refuses data that cannot be trained on, before anything is compiled."""
+    def check_data(self, inputs: np.ndarray, targets: np.ndarray) -> int:
+        """Refuses data that cannot be trained on, before anything is compiled. Gives the number of outputs."""
         if len(inputs) != len(targets) or not len(inputs):
             raise ArgumentError(
                 f"data: {len(inputs)} inputs, {len(targets)} targets; there must be as many of both, at least one"
@@ -224,6 +224,7 @@ class Model(eqx.Module):
                 f"network: puts out shape {shape[1:]} for one example; it should be one axis of outputs"
             )
         self.likelihood.check_targets(targets, shape[1])
+        return shape[1]
 
 
 def keys_of(key: PRNGKeyArray, count: int, part: BatchPart | None) -> Key[Array, "count"]:
