@@ -11,7 +11,7 @@ from rich.console import Console
 from occamax.errors import ArgumentError
 from occamax.experiment.callbacks import JsonLines, TensorBoard, WandB, several
 from occamax.experiment.loop import Epoch
-from occamax.experiment.progress import View, bar, bound_as_text, sparkline
+from occamax.experiment.progress import View, bar, bound_as_text, print_summary, sparkline
 
 MEANS = {"accuracy": 0.5, "nll": 1.25, "neg_elbo": 1234.0, "kl_weight": 0.5, "sparsity": 0.25}
 
@@ -50,6 +50,19 @@ def test_bars_and_sparklines():
     assert sparkline([2.0, 2.0]) == "▁▁"
     assert sparkline([float("nan")]) == ""
     assert bound_as_text({"neg_elbo": 5.0, "kl_weight": 1.0}) == "neg_elbo 5"
+
+
+@pytest.mark.parametrize(
+    ("kl_weight", "is_point", "said"), [(0.6, False, True), (1.0, False, False), (0.0, True, False), (0.5, True, False)]
+)
+def test_the_summary_says_that_a_posterior_is_tempered(kl_weight, is_point, said, tmp_path, capsys):
+    sizes = {"layers": [{"name": "first", "weights": 4, "remaining": 1}], "weights": 4, "remaining": 1}
+    sizes["sparsity_of_all"] = 0.75
+    print_summary(tmp_path, {"sizes": sizes, "nll": 1.25, "kl_weight": kl_weight}, is_point)
+    printed = capsys.readouterr().out
+    assert "nll 1.2500" in printed
+    assert (f"a tempered posterior: KL weight {kl_weight}" in printed) == said
+    assert ("tempered" in printed) == said
 
 
 def epoch(*lines):

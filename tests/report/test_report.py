@@ -129,6 +129,16 @@ def test_the_bound_is_shown_of_what_has_one(capsys):
     assert "Bold" not in legend(groups[1:2])
 
 
+def test_a_tempered_posterior_is_called_so(capsys):
+    """Once a method, not one whose KL weight is one, nor a point, whatever its weight."""
+    weights = {"bmr": 0.6, "bmr-natural": 0.25, "bmr-paper": 1.0, "map": 0.0}
+    groups = [made(name, nll=0.5, kl_weight=weight) for name, weight in [*weights.items(), ("bmr", 0.6)]]
+    assert legend(groups).endswith("Tempered posterior: BMR (KL weight 0.6), BMR-N (KL weight 0.25).")
+    assert "Tempered" not in legend(groups[2:4])
+    print_comparison(groups)
+    assert "BMR (KL weight 0.6)" in " ".join(capsys.readouterr().out.split())
+
+
 def reduction(epoch, predicted, expected_nll, divergence, data_count=1.0, **more):
     named = {"predicted": predicted, "expected_nll": expected_nll, "divergence": divergence, "data_count": data_count}
     return {"epoch": epoch, "undone": False, "proposed": 5, "removed": 5, **named, **more}

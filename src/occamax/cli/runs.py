@@ -63,7 +63,7 @@ def prune(
     trained = load_run(run, network, checkpoint)
     moved = Repair() if repair else None
     found = prune_run(trained, data_dir, sparsity, order=order_named(order), repair=moved, tolerance=tolerance or None)
-    print_summary(found.save(place, overwrite), found.summary)
+    print_summary(found.save(place, overwrite), found.summary, is_point=True)
 
 
 def report(

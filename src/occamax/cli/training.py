@@ -154,7 +154,7 @@ def _print_summaries(fits: list, as_json: bool) -> None:
         if as_json:
             print(json.dumps({"run": str(fitted.path), "summary": fitted.summary}))
         else:
-            print_summary(fitted.path, fitted.summary)
+            print_summary(fitted.path, fitted.summary, not fitted.method.posterior.has_deviations)
 
 
 def _resume_command() -> str:

@@ -165,8 +165,8 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
-def print_summary(path: Path, summary: dict[str, Any]) -> None:
-    """What is left of each layer, and the last figures."""
+def print_summary(path: Path, summary: dict[str, Any], is_point: bool = False) -> None:
+    """What is left of each layer, the last figures, and whether the posterior is tempered, which a point is not."""
     console = Console(highlight=False)
     sizes = summary["sizes"]
     table = Table("layer", "weights", "kept", "pruned", title=str(path), title_justify="left", box=SIMPLE_HEAD)
@@ -180,3 +180,5 @@ def print_summary(path: Path, summary: dict[str, Any]) -> None:
     names = ("accuracy", "nll", "ece", "ece_floor", "brier", "rmse", "sparsity")
     shown = figures_as_text({name: summary[name] for name in names if name in summary})
     console.print("  ".join(f"{name} {text}" for name, text in shown.items()), soft_wrap=True)
+    if summary.get("kl_weight", 1.0) != 1.0 and not is_point:
+        console.print(f"a tempered posterior: KL weight {summary['kl_weight']:g}", soft_wrap=True)

@@ -86,7 +86,7 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
         f"<i>weights kept</i> counts all. {_seeds(groups)}</p>",
         _table(groups),
         f'<p class="note">{html.escape(legend(groups))}</p>',
-        *_tempering(groups),
+        *_calibration(groups),
         "<h3>By epoch</h3>",
         _switches(groups),
         _charts(charts.curves(groups)),
@@ -198,9 +198,8 @@ def _examples(groups: Sequence[Group]) -> list[str]:
     return parts
 
 
-def _tempering(groups: list[Group]) -> list[str]:
-    tempered = [f"{group.label} (KL weight {group.tempered:g})" for group in groups if group.tempered is not None]
-    notes = [f"Tempered posterior: {', '.join(tempered)}."] if tempered else []
+def _calibration(groups: list[Group]) -> list[str]:
+    notes = []
     divided = [f"{group.label} by {group.temperature:.3g}" for group in groups if group.temperature is not None]
     if divided:
         notes.append(f"Outputs divided by a temperature that held-out examples set: {', '.join(divided)}.")

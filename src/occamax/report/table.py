@@ -69,7 +69,8 @@ def winner(groups: Sequence[Group], name: str) -> int | None:
 
 
 def legend(groups: Sequence[Group]) -> str:
-    """What a table of these groups shows, in words: which entry is bold, what the floor and the bound are."""
+    """What a table of these groups shows, in words: which entry is bold, what the floor and the bound are, and
+    which posteriors are tempered."""
     parts = []
     if len(groups) > 1:
         parts.append(
@@ -84,6 +85,9 @@ def legend(groups: Sequence[Group]) -> str:
         words += "; none is bold among methods that hold out different examples" if _hold_out_others(bounds) else ""
         words += "; a point estimate has no such bound" if len(bounds) < len(groups) else ""
         parts.append(words + ".")
+    tempered = [f"{group.label} (KL weight {group.tempered:g})" for group in groups if group.tempered is not None]
+    if tempered:
+        parts.append(f"Tempered posterior: {', '.join(dict.fromkeys(tempered))}.")
     return " ".join(parts)
 
 
