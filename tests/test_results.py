@@ -1,7 +1,11 @@
 """What is kept under `results/`: where and how each line was made stands in the line itself."""
 
 import json
+import re
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from occamax.structure.layout import Layout
 
 RESULTS = Path(__file__).parents[1] / "results"
 HISTORY = RESULTS / "history"
+TABLES = ("scaling.json", "speed/*.json")  # one object a file; cells have tests of their own
 MADE = ("commit", "device", "versions", "command")
 # nothing is trained, or by the names that are in the line
 WITHOUT_A_METHOD = ("mutants.jsonl", "newcomer.jsonl", "history/speed/h200-engine.jsonl")
@@ -76,10 +81,16 @@ def test_what_is_said_to_have_no_bound_has_none(name):
     assert any("neg_elbo" not in line for line in lines_of(RESULTS / name))
 
 
-@pytest.mark.parametrize("path", files("speed/*.json", of_history=False), ids=name_of)
-def test_every_table_of_speed_says_how_it_was_made(path):
+@pytest.mark.parametrize("path", [path for name in TABLES for path in sorted(RESULTS.glob(name))], ids=name_of)
+def test_every_table_of_times_says_how_it_was_made(path):
     (table,) = lines_of(path)
     assert unknown(table, MADE) == []
+
+
+def test_every_file_is_held_to_its_fields():
+    tables = {path for name in TABLES for path in RESULTS.glob(name)}
+    others = [path for path in files("*.json", of_history=False) if path.parent.name != "cells"]
+    assert set(others) == tables
 
 
 @pytest.mark.parametrize("path", files("*.json*", of_history=True), ids=name_of)
@@ -106,6 +117,64 @@ def test_every_cell_says_how_it_was_made(path):
     assert "kind" in cell["settings"]
     for summary in cell["summaries"]:
         assert unknown(summary, ("commit", "device", "versions")) == []
+
+
+@cache
+def ancestors() -> set[str] | None:
+    """Every commit of this history; None where it is not here in full: an archive, a copy, a shallow clone."""
+    if not (RESULTS.parent / ".git").exists():
+        return None
+    git = ["git", "-C", str(RESULTS.parent)]
+    try:
+        shallow = subprocess.run(
+            [*git, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True, check=True
+        )
+        found = subprocess.run([*git, "rev-list", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return set(found.stdout.split()) if shallow.stdout.strip() == "false" else None
+
+
+def commits_in(values: object) -> Iterator[str]:
+    """Those that the line itself names, and the runs and seeds in it."""
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from [value] if name == "commit" and isinstance(value, str) else commits_in(value)
+    elif isinstance(values, list):
+        for value in values:
+            yield from commits_in(value)
+
+
+def lost(line: dict, history: set[str]) -> list[str]:
+    """The commits that are not in this history without the line saying so, nor those it names in their place."""
+
+    def is_there(commit: str) -> bool:
+        return any(known.startswith(commit) for known in history)
+
+    said = line.get("provenance") or ""
+    missing = {commit.removesuffix("-dirty") for commit in commits_in(line)}
+    missing = {commit[:7] for commit in missing if not is_there(commit)}
+    named = set(re.findall(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", said))
+    unsaid = {commit for commit in missing if not re.search(rf"{commit}\b[^;]* not in this history", said)}
+    return sorted(unsaid | {commit for commit in named if commit not in missing and not is_there(commit)})
+
+
+@pytest.mark.parametrize("path", files("*.json*", of_history=False), ids=name_of)
+def test_every_commit_is_in_this_history_or_the_line_says_what_is_nearest(path):
+    history = ancestors()
+    if history is None:
+        pytest.skip("the whole history is not here: no git repository, or a shallow clone")
+    for number, line in enumerate(lines_of(path), 1):
+        assert lost(line, history) == [], number
+
+
+def test_a_commit_that_is_lost_is_found():
+    here, gone, history = "1" * 40, "2" * 40, {"1" * 40}
+    assert lost({"commit": f"{here}-dirty", "seeds": [{"commit": here[:10]}]}, history) == []
+    assert lost({"commit": here, "run": {"commit": gone}}, history) == ["2222222"]
+    assert lost({"commit": gone, "provenance": "2222222 is known"}, history) == ["2222222"]
+    assert lost({"commit": gone, "provenance": "2222222 is not in this history; as 1111111"}, history) == []
+    assert lost({"commit": gone, "provenance": "2222222 is not in this history; as 3333333"}, history) == ["3333333"]
 
 
 def test_a_line_that_says_too_little_is_found():
