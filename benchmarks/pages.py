@@ -29,8 +29,7 @@ MARK = re.compile(r"<!-- (table|printed by|by hand|words)(?:: (.*))? -->")
 
 
 def pages() -> list[Path]:
-    results = [ROOT / "results" / name / "README.md" for name in ("lab", "history")]
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *results]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "history" / "README.md"]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
-"""README and documentation: every block of Python runs, every command line is one, every page is found."""
+"""README and documentation: the blocks of a page run one after the other in one empty folder, every command line is
+one, every page is found."""
 
+import functools
+import inspect
 import re
 import shlex
 import shutil
@@ -14,27 +17,68 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import occamax as ox
-from occamax import networks
+from occamax import fitting, networks
 from occamax.cli import app
+from occamax.data import SOURCES
+from occamax.data._sources import IdxSource
+from occamax.experiment.devices import Devices
 from occamax.networks.named import NETWORKS, NetworkSource
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 SMALL = {"epochs": 3, "steps_per_epoch": 2, "batch_size": 8, "num_samples": 2, "progress": False}
 
+# What is not run here, by a part of its line or block → why. Known options are asked of its command lines all the same.
+NOT_RUN = {
+    "ox.from_": "other libraries have a part in it; tests/interop/test_snippets.py runs it",
+    "pip install": "the environment is there; `make wheel` installs the package as a user would",
+    "--coordinator": "waits for other hosts; tests/experiment/test_hosts.py joins two",
+    "mpirun": "needs Open MPI",
+    "#SBATCH": "is a script for Slurm",
+    "apiVersion": "is a file for Kubernetes",
+    "occamax reproduce": "downloads its data; tests/reproduction runs it",
+    "occamax quickstart": "tests/test_front_door.py runs it",
+}
+OTHERS = ROOT / "docs" / "start" / "pytorch.md"  # all of it is of other libraries
+CHANGED = {"--devices 2": "--devices all"}  # there is one here
+MORE = {"prune": ["--tolerance", "0"]}  # what is trained so little may lose all it has
+OF_THE_READER = {"docs/reference/cli.md": "picture.png"}  # what a page says that the reader brings
 
-OTHERS = ROOT / "docs" / "start" / "pytorch.md"  # `tests/interop/test_snippets.py` runs it, where the libraries are
+
+def blocks(page):
+    """Language, file name if it is to be written to one, and text of each block; without those of other libraries."""
+    found = BLOCK.findall(page.read_text())
+    return [block for block in found if page != OTHERS and "ox.from_" not in block[2]]
 
 
-def blocks(page, *kinds):
-    """Those that other libraries have no part in."""
-    found = [text for kind, text in BLOCK.findall(page.read_text()) if kind in kinds]
-    return [text for text in found if page != OTHERS and "ox.from_" not in text]
+def lines(text):
+    """The commands of a shell block."""
+    joined = (line.split(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines())
+    return [line for line in joined if line and not line.startswith("#")]
+
+
+def is_run(text):
+    return not any(part in text for part in NOT_RUN)
 
 
 def name_of(page):
     return str(page.relative_to(ROOT))
+
+
+class Few(IdxSource):
+    """The embedded images, few of them."""
+
+    def read(self, folder):
+        found = everything(folder)
+        return replace(found, train=found.train.rows(slice(200)), test=found.test.rows(slice(50)))
+
+
+everything = functools.cache(SOURCES["fashion_mini"].read)
+
+
+def narrow(shape, outputs, *, key):
+    return networks.MLP(shape, outputs, (8,), key=key)
 
 
 @pytest.fixture(scope="module")
@@ -45,46 +89,101 @@ def kept(tmp_path_factory):
 
 @pytest.fixture
 def small(monkeypatch, tmp_path, kept):
-    """Few steps, few and small images, small networks without a temperature, in an empty folder. The same run again, on
-    another page, is a copy."""
-    real_fit, real_load, real_mlp = ox.fit, ox.load_data, ox.MLP
+    """Few steps, few images, narrow networks without a temperature, in an empty folder. The same run again, on another
+    page, is a copy, but in a folder that is there already."""
+    real_fit, defaults = fitting.fit, inspect.signature(fitting.fit).parameters
     place, known = kept
 
     def fit(network, data, method=None, *, out=None, **options):
         method = replace(ox.BMR() if method is None else method, calibration=None)
         options |= SMALL
-        if options.get("resume"):
+        if options.get("seeds") or options.get("start") or (out is not None and Path(out).exists()):
             return real_fit(network, data, method, out=out, **options)
-        shapes = jax.tree.map(np.shape, (network, data if isinstance(data, tuple) else data.shape))
-        what = str((jax.tree.leaves(shapes), type(data), method, options))
+        own = {name: value for name, value in options.items() if value not in (defaults[name].default, Devices())}
+        own.pop("how_to_resume", None)
+        what = repr((kind_of(network), kind_of(data), method, sorted(own.items())))
         if what not in known:
             known[what] = real_fit(network, data, method, out=place / str(len(known)), **options)
         if out is None:
             return known[what]
-        shutil.copytree(known[what].path, out, dirs_exist_ok=True)
+        shutil.copytree(known[what].path, out)
         return replace(known[what], path=Path(out))
 
-    def mlp(shape, outputs, hidden=(), *, key):
-        return real_mlp(shape, outputs, (8,), key=key)
+    def mlp(shape, outputs, hidden=None, *, key):
+        """Widths of one's own stay other ones than those of `mlp`."""
+        return networks.MLP(shape, outputs, (8,) if hidden is None else (6,) * len(hidden), key=key)
 
-    def load_data(name, *arguments, **options):
-        found = real_load(name, *arguments, **options)
-        if found.name != "fashion_mini":
-            return found
-        parts = [ox.Split(part.inputs[:40, :, ::4, ::4], part.targets[:40]) for part in (found.train, found.test)]
-        return ox.Dataset(found.name, *parts, found.class_names, found.origin)
-
-    for name, own in {"MLP": mlp, "fit": fit, "load_data": load_data}.items():
+    monkeypatch.setattr(fitting, "fit", fit)
+    lenient = functools.partial(ox.prune, tolerance=None)
+    for name, own in {"MLP": mlp, "fit": fit, "prune": lenient}.items():
         monkeypatch.setattr(ox, name, own, raising=False)
+    monkeypatch.setitem(NETWORKS, "mlp", NetworkSource("mlp", narrow))
+    monkeypatch.setitem(NETWORKS, "lenet", NetworkSource("lenet", narrow, 32))
+    mini = SOURCES["fashion_mini"]
+    monkeypatch.setitem(SOURCES, "fashion_mini", Few(**{name: getattr(mini, name) for name in mini.__match_args__}))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
-def test_every_block_runs(page, small):
-    """The blocks of a page follow one another in one program."""
+def kind_of(thing):
+    if isinstance(thing, NetworkSource):
+        return thing.name
+    if isinstance(thing, ox.Dataset):
+        return thing.name, thing.shape, len(thing.train)
+    return jax.tree.structure(thing), jax.tree.map(np.shape, jax.tree.leaves(thing))
+
+
+def typed(line):
+    """As in a shell, a result into a file too."""
+    for part, other in CHANGED.items():
+        line = line.replace(part, other)
+    words, _, result = line.partition(">")
+    words = shlex.split(words)[1:]
+    done = CliRunner().invoke(app, [*words, *MORE.get(words[0], [])])
+    assert done.exit_code == 0, f"{line}: {done.output} {done.exception!r}"
+    if result:
+        Path(result.strip()).write_text(done.stdout)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
+def test_the_blocks_of_a_page_run_one_after_the_other(page, small):
+    """In one folder that is empty at first: Python as one program, command lines, and files that are to be written."""
+    if name_of(page) in OF_THE_READER:
+        Image.fromarray(np.zeros((28, 28), np.uint8)).save(OF_THE_READER[name_of(page)])
     space = {"__name__": "page"}
-    for text in blocks(page, "python"):
-        exec(compile(text, name_of(page), "exec", dont_inherit=True), space)
+    for kind, title, text in blocks(page):
+        if title:
+            Path(title).write_text(text)
+        elif kind == "python" and is_run(text):
+            exec(compile(text, name_of(page), "exec", dont_inherit=True), space)
+        elif kind == "bash" and "#SBATCH" not in text:
+            for line in filter(is_run, lines(text)):
+                assert line.startswith("occamax "), line
+                typed(line)
+
+
+def test_no_code_is_where_no_test_looks():
+    """A block says its language, and is one of those that are run or named above; no code is merely indented."""
+    for page in PAGES:
+        found = BLOCK.findall(page.read_text())
+        assert len(found) * 2 == len(re.findall("^```", page.read_text(), re.MULTILINE)), name_of(page)
+        for kind, _, text in found:
+            assert kind in ("python", "bash") or not is_run(text), f"{name_of(page)}: {text}"
+        rest = BLOCK.sub("", page.read_text())
+        code = re.compile(r"^    (?!options: ).*(?:occamax |\box\.|import |apiVersion|#SBATCH)", re.MULTILINE)
+        assert not code.search(rest), name_of(page)
+
+
+def test_a_run_of_the_same_name_is_not_overlooked(small):
+    """What stands above would not be worth much if the second of two runs in one folder were let through."""
+    data = ox.load_data("fashion_mini")
+    network = ox.MLP(data.shape, data.outputs, key=jax.random.key(0))
+    ox.fit(network, data, out="runs/mine")
+    with pytest.raises(ox.RunError, match="exists"):
+        ox.fit(network, data, out="runs/mine")
+    assert CliRunner().invoke(app, ["evaluate", "runs/mine"]).exit_code == 0
+    ox.fit(ox.MLP(data.shape, data.outputs, hidden=(200,), key=jax.random.key(0)), data, out="runs/own")
+    assert CliRunner().invoke(app, ["evaluate", "runs/own"]).exit_code != 0
 
 
 def test_a_fit_says_what_it_is_in_a_line(small):
@@ -95,9 +194,10 @@ def test_a_fit_says_what_it_is_in_a_line(small):
 
 
 def commands(page):
-    """Every line of a shell block that calls occamax."""
-    lines = "\n".join(blocks(page, "bash")).replace("\\\n", " ").splitlines()
-    return [line.split(" #")[0] for line in lines if line.startswith("occamax ")]
+    """Every line of a shell block that calls occamax, by whatever means."""
+    found = [line for kind, _, text in blocks(page) if kind == "bash" for line in lines(text)]
+    found = [re.search(r"(?:^|exec |srun |one,two )(occamax .*)", line) for line in found]
+    return [re.sub(r"\$\(.*\)", "", line[1]) for line in found if line]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
@@ -108,54 +208,6 @@ def test_every_command_line_is_one(page):
         name, *words = shlex.split(line.split(">")[0])[1:]
         assert name in known, line
         known[name].make_context(name, words)
-
-
-# of what is not at hand: other hosts, Slurm, data that are downloaded; `test_front_door.py` runs the quickstart
-ELSEWHERE = ("HOST", "occamax reproduce", "occamax quickstart", "fashion_mnist")
-SHORT = ["--epochs", "2", "--steps", "2", "--samples", "2", "--curve-samples", "1", "--batch", "8"]
-MORE = {"train": SHORT, "prune": ["--tolerance", "0"]}  # what is trained so little may lose all it has
-
-
-def narrow(shape, outputs, *, key):
-    return networks.MLP(shape, outputs, (8,), key=key)
-
-
-@pytest.fixture
-def at_hand(monkeypatch, tmp_path):
-    """An empty folder but for what the pages name as the reader's own; networks are narrow."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(NETWORKS, "mlp", NetworkSource("mlp", narrow))
-    monkeypatch.setitem(NETWORKS, "lenet", NetworkSource("lenet", narrow, 32))
-    monkeypatch.syspath_prepend(tmp_path)
-    rows = [f"{a / 50 - 1},{'red' if a % 3 else 'blue'},{a}" for a in range(100)]
-    Path("flowers.csv").write_text("\n".join(["length,colour,price", *rows]))
-    Path("mypackage").mkdir()
-    Path("mypackage/networks.py").write_text("from tests.test_docs import narrow as build")
-    rng = np.random.default_rng(0)
-    for name in ("cats", "dogs"):
-        Path("pictures", name).mkdir(parents=True)
-        for number in range(6):
-            pixels = rng.integers(0, 256, (28, 28), np.uint8)
-            Image.fromarray(pixels).save(Path("pictures", name, f"{number}.png"))
-    shutil.copy("pictures/cats/0.png", "picture.png")
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
-def test_the_commands_of_a_page_run(page, at_hand):
-    """In their order, as they are written but for fewer steps."""
-    for line in commands(page):
-        words = shlex.split(line.split(">")[0].replace("--devices 2", "--devices all"))[1:]
-        if any(name in line for name in ELSEWHERE):
-            continue
-        for run in re.findall(r"(?<!--out )\bruns/\w+", line):
-            if not Path(run).exists():  # it is made in Python, or is any run
-                typed(["train", "fashion_mini", "mlp", "bmr", "--out", run, *SHORT])
-        typed([*words, *MORE.get(words[0], [])])
-
-
-def typed(words):
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, f"{shlex.join(words)}: {done.output} {done.exception!r}"
 
 
 def test_every_page_is_in_the_navigation_and_links_to_pages_that_are_there():

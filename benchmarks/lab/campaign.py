@@ -63,7 +63,7 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
 
 
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
-# Settled, in `results/lab/README.md`: the rate of a ResNet (.2), how cold it is with flips and crops (1/64) and when it
+# Settled, in `docs/lab/resnet20.md`: the rate of a ResNet (.2), how cold it is with flips and crops (1/64) and when it
 # is pruned (not earlier), AdamW's rate and decay without them
 CHOICES = {
     "plainflips": {

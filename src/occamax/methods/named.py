@@ -189,7 +189,7 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
     A wide prior of one fixed width (no scale is learnt for a layer), every datum counted four times (a KL weight of a
     quarter), deviations that come from the curvature of the data and forget their start by the end of the run
     (`NaturalGradient`). Weights go by their ΔF between a tenth and four fifths of the run. Networks with normalisation
-    are trained at four times the rate; an MLP forgets all it learnt at that (`results/lab/README.md`).
+    are trained at four times the rate; an MLP forgets all it learnt at that (`docs/lab/resnet20.md`).
 
     **changes** to any value of `Method`, by name; another name, or a value that cannot work, raises `ArgumentError`.
 
