@@ -53,8 +53,8 @@ class Suited:
 
     A normalising layer takes the scale out of the weights before it, so that they stand longer steps and more noise:
     natural gradients at a rate of .2 train a ResNet-20 far better than the first recipe, and lose two and three points
-    on CIFAR-10's MLP and LeNet, even at .05; at .2 an MLP diverges (`docs/lab/resnet20.md`). From trained weights they are
-    ahead on Fashion-MNIST's MLP and LeNet too (`docs/howto/trained.md`).
+    on CIFAR-10's MLP and LeNet, even at .05; at .2 an MLP diverges (`docs/lab/resnet20.md`). From trained weights they
+    are ahead on Fashion-MNIST's MLP and LeNet too (`docs/howto/trained.md`).
 
     Examples:
         >>> method = ox.Method(normalised=ox.Suited(learning_rate=0.2))
