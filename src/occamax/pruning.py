@@ -25,7 +25,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float
 
-from .data import reopen
+from .data import Stream, reopen
 from .data.held_out import HeldOut
 from .errors import ArgumentError, RunError
 from .evaluation.predictive import CHUNK
@@ -74,7 +74,7 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     repair: Repair | None = REPAIR,
     tolerance: float | None = 0.05,
     held_out: tuple[Any, Any] | None = None,
-    test: tuple[Any, Any] | None = None,
+    test: Stream | tuple[Any, Any] | None = None,
     weights: Path | str | None = None,
     likelihood: Likelihood | None = None,
     preprocess: Callable[[Any], Any] | None = None,

@@ -7,7 +7,9 @@ import pytest
 import occamax as ox
 from occamax.data import open_arrays
 from occamax.errors import ArgumentError, DataError, RunError
+from occamax.experiment import feeder
 from occamax.experiment import program as program_module
+from occamax.experiment.devices import Devices
 from occamax.experiment.problem import read_data
 
 from ..toys import Tiny, tiny_data
@@ -116,3 +118,20 @@ def test_a_stream_of_tokens_knows_how_many_words_there_are(tmp_path):
     np.save(tmp_path / "inputs.npy", tokens)
     np.save(tmp_path / "targets.npy", tokens[:, 0] % 2)
     assert read_data(open_arrays(tmp_path)).words == 41
+
+
+def test_a_stream_tests_as_memory_does(folder, tmp_path_factory, monkeypatch):
+    """Also where it comes in parts, the last of another length, in the run, of the fit and of a run that is loaded."""
+    path, x, y = folder
+    monkeypatch.setattr(feeder, "STREAMED_BYTES", 60 * x[0].nbytes)
+    assert [count for _, count in feeder.in_parts(open_arrays(path), Devices())] == [60, 60, 60, 20]
+    how = {"epochs": 1, "steps_per_epoch": 1, "batch_size": 16, "num_samples": 2}
+    memory = ox.fit(Tiny(), (x, y), ox.PaperBMR(), test=(x, y), **how)
+    streamed = ox.fit(
+        Tiny(), (x, y), ox.PaperBMR(), test=open_arrays(path), out=tmp_path_factory.mktemp("runs") / "run", **how
+    )
+    names = [name for name in memory.history[-1] if name != "seconds"]
+    assert [streamed.history[-1][name] for name in names] == pytest.approx([memory.history[-1][name] for name in names])
+    assert streamed.evaluate() == pytest.approx(memory.evaluate())
+    assert ox.load(streamed.path, Tiny()).evaluate(open_arrays(path)) == pytest.approx(memory.evaluate())
+    assert (streamed.path / "examples.json").is_file()

@@ -68,6 +68,11 @@ class Stream:
         self._check_finite(flat, found)
         return found.reshape(*rows.shape, *self.shape), self.targets[rows]
 
+    def some(self, most_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Examples whose inputs take no more than so many bytes, evenly spaced: all of them where they are few."""
+        count = min(len(self), max(1, most_bytes // self.bytes_each))
+        return self.take(np.linspace(0, len(self) - 1, count).astype(int))
+
     def _check_finite(self, rows: np.ndarray, found: np.ndarray) -> None:
         if not len(found) or not np.issubdtype(found.dtype, np.floating):
             return

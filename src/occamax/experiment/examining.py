@@ -3,7 +3,7 @@ at each confidence, and the examples it is surest of, least sure of, and wrong a
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ LARGEST = 64  # pixels on a side of a picture that is kept
 
 def examined(
     probabilities: Float[np.ndarray, "n classes"],
-    inputs: Shaped[np.ndarray, "n ..."],
+    look: Callable[[int], Shaped[np.ndarray, "..."]],
     labels: Int[np.ndarray, "n"],
     class_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """**reliability** `reliability`; **surest**, **least_sure** and **wrong** (the surest first) some examples each."""
+    """**reliability** `reliability`; **surest**, **least_sure** and **wrong** (the surest first) some examples each,
+    with the input that `look` gives of a number."""
     probabilities = np.asarray(probabilities, np.float64)
     confidence, said = probabilities.max(1), probabilities.argmax(1)
     names = [str(i) for i in range(probabilities.shape[1])] if class_names is None else list(class_names)
@@ -29,7 +30,7 @@ def examined(
 
     def one(i: int) -> dict[str, Any]:
         words = {"said": names[said[i]], "truth": names[labels[i]], "confidence": round(float(confidence[i]), 4)}
-        return {"number": i, **words, "picture": picture(inputs[i])}
+        return {"number": i, **words, "picture": picture(look(i))}
 
     found = {kind: [one(int(i)) for i in places[:SHOWN]] for kind, places in chosen.items()}
     return {"examples": len(labels), "reliability": reliability(confidence, said == labels), **found}

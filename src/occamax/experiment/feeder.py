@@ -1,5 +1,6 @@
 """Batches from a stream: the next ones are read while the devices work on these."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -10,10 +11,12 @@ from jax import lax
 from jaxtyping import Array, Key
 
 from ..data import Stream
-from ..inference.training import Info, State, draws
+from ..inference.training import Batch, Info, State, draws
+from .devices import Devices
 from .program import Program
 
 BATCH_AXIS = 2  # of seeds × steps × batch
+STREAMED_BYTES = 2**27  # of examples read ahead at once
 
 
 class Feeder:
@@ -54,3 +57,31 @@ class Feeder:
     def _read(self, first: int) -> Any:
         rows = np.asarray(self._rows(self.keys, jnp.int32(first), self.chunks[first]))
         return self.devices.put_examples(self.stream.take, rows, BATCH_AXIS)
+
+
+def in_parts(stream: Stream, devices: Devices) -> Iterator[tuple[Batch, int]]:
+    """All examples of a stream, in order, part by part, the next part read while one is looked at; and how many of a
+    part count: the last one is filled up with its last example, so that all have one length."""
+    total = len(stream)
+    size = min(total, max(1, STREAMED_BYTES // stream.bytes_each))
+    size += -size % devices.count
+
+    def read(first: int) -> Any:
+        return devices.put_examples(stream.take, np.minimum(np.arange(first, first + size), total - 1), 0)
+
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(read, 0)
+        for first in range(0, total, size):
+            batch = coming.result()
+            if first + size < total:
+                coming = reader.submit(read, first + size)
+            yield batch, min(size, total - first)
+
+
+def over_parts(ask: Callable[[Any, Any], Any], stream: Stream, devices: Devices, axis: int = 0) -> Any:
+    """What `ask` says of all examples of a stream, on this host: arrays that have the examples along `axis`."""
+    found = []
+    for batch, count in in_parts(stream, devices):
+        said = jax.device_get(ask(*batch))
+        found.append(jax.tree.map(lambda leaf: leaf[(*[slice(None)] * axis, slice(count))], said))  # noqa: B023
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis), *found)

@@ -15,7 +15,7 @@ from ..errors import DivergedError
 from ..evaluation import score
 from ..inference.training import Batch, Info, State
 from ..reduction.reducing import Record
-from .feeder import Feeder
+from .feeder import Feeder, over_parts
 from .guard import ENOUGH, Guard
 from .program import Program, choose, of_seed
 from .sizes import counted, sparsity
@@ -54,9 +54,10 @@ class PausedError(Exception):
 @dataclass(frozen=True)
 class Evaluation:
     """On what and how carefully a run is measured. The last evaluation averages `num_samples` draws, those before it
-    `curve_samples`, as many unless given. `test` None measures nothing but the objective."""
+    `curve_samples`, as many unless given. `test` None measures nothing but the objective; a stream is read part by part
+    every time."""
 
-    test: Batch | None = None
+    test: Batch | Stream | None = None
     num_samples: int = 100
     curve_samples: int | None = None
 
@@ -199,9 +200,15 @@ class Loop:
                 line.update(own)
         return state
 
-    def _scores(self, state: State, data: Batch, num_samples: int, with_floor: bool = False) -> list[dict[str, float]]:
+    def _scores(
+        self, state: State, data: Batch | Stream, num_samples: int, with_floor: bool = False
+    ) -> list[dict[str, float]]:
         """The figures of every seed's predictive."""
-        predictive, targets = jax.device_get(self.program.evaluate(state, *data, num_samples)), np.asarray(data[1])
+        ask = lambda x, y: self.program.evaluate(state, x, y, num_samples)  # noqa: E731
+        if isinstance(data, Stream):
+            predictive, targets = over_parts(ask, data, self.program.devices, axis=1), data.targets
+        else:
+            predictive, targets = jax.device_get(ask(*data)), np.asarray(data[1])
         seeds = range(len(self.program.seeds))
         if with_floor:
             self.answers = [np.asarray(of_seed(predictive, i).expectation) for i in seeds]

@@ -47,7 +47,7 @@ class Data:
     """Training and test examples with what is known of them."""
 
     train: Arrays | Stream
-    test: Arrays | None
+    test: Arrays | Stream | None
     facts: Facts
 
     @property
@@ -82,16 +82,22 @@ def read_data(data: Any, test: Any = None, preprocess: Any = None, image_size: i
     if isinstance(data, Dataset):
         own = data.standardise(image_size) if preprocess is None else preprocess
         facts = Facts(data.name, data.class_names, data.target_names, data.feature_names, data.origin, own)
-        pair = (data.test.inputs, data.test.targets) if test is None else _pair("test", test)
-        return Data((data.train.inputs, data.train.targets), pair if len(pair[0]) else None, facts)
+        tested = _tested((data.test.inputs, data.test.targets) if test is None else test)
+        return Data((data.train.inputs, data.train.targets), tested, facts)
     if isinstance(data, str | Path):
         raise ArgumentError(f"data: {str(data)!r} given; open it first: ox.load_data({str(data)!r})")
     if isinstance(data, Stream):
         facts = Facts("stream", preprocess=preprocess, origin=data.described())
-        return Data(data, None if test is None else _pair("test", test), facts)
+        return Data(data, None if test is None else _tested(test), facts)
     train = _pair("data", data)
     facts = Facts("arrays", preprocess=preprocess, origin=_origin(train))
-    return Data(train, None if test is None else _pair("test", test), facts)
+    return Data(train, None if test is None else _tested(test), facts)
+
+
+def _tested(given: Any) -> Arrays | Stream | None:
+    """A test set; none where it is empty."""
+    found = given if isinstance(given, Stream) else _pair("test", given)
+    return found if isinstance(found, Stream) or len(found[0]) else None
 
 
 def _pair(name: str, given: Any) -> Arrays:
@@ -99,8 +105,9 @@ def _pair(name: str, given: Any) -> Arrays:
         inputs, targets = (np.asarray(part) for part in given)
     except (TypeError, ValueError) as error:
         raise ArgumentError(
-            f"{name}: {type(given).__name__} given; it must be a Dataset (ox.load_data), a Stream (ox.open_arrays), or "
-            "a pair of inputs and targets"
+            f"{name}: {type(given).__name__} given; it must be "
+            f"{'a Dataset (ox.load_data), ' if name == 'data' else ''}a Stream (ox.open_arrays), or a pair of inputs "
+            "and targets"
         ) from error
     narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32, np.dtype(bool): np.uint8}
     inputs = inputs.astype(narrow.get(inputs.dtype, inputs.dtype), copy=False)
@@ -168,11 +175,11 @@ def build_model(
     if method.estimator.is_local and model.calling.has_state:
         raise ArgumentError("estimator: a network with a state is seen by the whole batch; leave it at SharedDraw()")
     for part in (data.train, *([] if data.test is None else [data.test])):
-        _check(model, part)
+        check_examples(model, part)
     return model
 
 
-def _check(model: Model, examples: Arrays | Stream) -> None:
+def check_examples(model: Model, examples: Arrays | Stream) -> None:
     """All examples; of a stream all targets and the first inputs: the others are looked at when they are read."""
     if isinstance(examples, Stream):
         outputs = model.check_data(*examples.take(np.arange(min(FIRST, len(examples)))))

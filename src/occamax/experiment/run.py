@@ -26,6 +26,7 @@ from .config import Config
 from .devices import Devices, is_first_host
 from .environment import environment, source_commit
 from .examining import examined
+from .feeder import STREAMED_BYTES
 from .folder import RunFolder
 from .hosts import losses_explained
 from .loop import Epoch, Evaluation, Loop, PausedError
@@ -35,8 +36,6 @@ from .signals import StopSignals
 from .sizes import sizes_of
 from .writer import Writer
 
-STREAMED_BYTES = 2**27  # of examples read ahead at once
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -45,7 +44,7 @@ class Experiment:
 
     task: Task
     train: tuple[np.ndarray, np.ndarray] | Stream
-    test: tuple[np.ndarray, np.ndarray] | None
+    test: tuple[np.ndarray, np.ndarray] | Stream | None
     config: Config
     devices: Devices = Devices()
 
@@ -204,10 +203,8 @@ class Session:
 
     def _loop(self, program: Program, history: list[list[dict[str, Any]]]) -> Loop:
         if self.data is None:
-            data = self.experiment.train
-            train = data if isinstance(data, Stream) else self.devices.put(data)
-            test = None if self.experiment.test is None else self.devices.put(self.experiment.test)
-            self.data = train, test
+            parts = self.experiment.train, self.experiment.test
+            self.data = [part if part is None or isinstance(part, Stream) else self.devices.put(part) for part in parts]
         config = self.experiment.config
         evaluation = Evaluation(self.data[1], config.num_samples, config.curve_samples)
         asked = (lambda: self.devices.agree(self.stop.asked())) if self.folders else (lambda: False)
@@ -264,10 +261,14 @@ class Session:
         return state_from(load_arrays(path)[0], program.shape_of_one(), path, program.model.fill)
 
     def _examine(self, folder: RunFolder, answers: np.ndarray) -> None:
-        assert self.experiment.test is not None
-        inputs, targets = (np.asarray(array) for array in self.experiment.test)
+        test = self.experiment.test
+        assert test is not None
         names = self.experiment.config.origin.get("data", {}).get("class_names")
-        folder.write_json("examples.json", examined(answers, inputs, targets, names))
+        if isinstance(test, Stream):
+            look, targets = lambda i: test.take(np.array([i]))[0][0], test.targets
+        else:
+            look, targets = np.asarray(test[0]).__getitem__, np.asarray(test[1])
+        folder.write_json("examples.json", examined(answers, look, targets, names))
 
 
 @eqx.filter_jit

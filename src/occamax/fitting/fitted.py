@@ -12,14 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..data import Dataset, reopen
+from ..data import Dataset, Stream, reopen
 from ..errors import ArgumentError, RunError
 from ..evaluation import Predictive, predict, score
 from ..experiment.checkpoint import state_arrays
 from ..experiment.config import Config
+from ..experiment.devices import Devices
 from ..experiment.environment import environment
+from ..experiment.feeder import STREAMED_BYTES, over_parts
 from ..experiment.folder import Place, RunFolder
-from ..experiment.problem import Facts, read_data
+from ..experiment.problem import Arrays, Facts, check_examples, read_data
 from ..experiment.program import believed
 from ..experiment.run import save_weights
 from ..experiment.sizes import counted, sizes_of, sparsity
@@ -60,7 +62,7 @@ class Fit:
     facts: Facts
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
-    test: tuple[np.ndarray, np.ndarray] | None = None
+    test: Arrays | Stream | None = None
     path: Path | None = None
 
     def __repr__(self) -> str:
@@ -113,21 +115,25 @@ class Fit:
     def evaluate(
         self, data: Any = None, num_samples: int | None = None, data_dir: Path | None = None
     ) -> dict[str, float]:
-        """The figures on a test set: that of the run unless `data` (inputs and targets, or a Dataset) is given."""
-        inputs, targets = self.test_set(data, data_dir)
+        """The figures on a test set: that of the run unless `data` (inputs and targets, a Dataset or a Stream)
+        is given. A stream is read part by part."""
+        test = self.test_set(data, data_dir)
         draws = self.config.num_samples if num_samples is None else num_samples
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
             raise ArgumentError(f"num_samples: {draws!r} given; it must be a whole number from 1 up")
-        self.model.check_data(inputs, targets)
-        arguments = jnp.asarray(inputs), jnp.asarray(targets), jnp.int32(draws)
-        found = jax.device_get(_evaluate(self.model, self.state, *arguments))
+        check_examples(self.model, test)
+        ask = lambda x, y: _evaluate(self.model, self.state, x, y, jnp.int32(draws))  # noqa: E731
+        if isinstance(test, Stream):
+            found, targets = over_parts(ask, test, Devices()), test.targets
+        else:
+            found, targets = jax.device_get(ask(jnp.asarray(test[0]), jnp.asarray(test[1]))), test[1]
         return {**score(self.model, found, targets, with_floor=True), "sparsity": self.sparsity}
 
-    def test_set(self, data: Any = None, data_dir: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The examples that the network is measured on."""
+    def test_set(self, data: Any = None, data_dir: Path | None = None) -> Any:
+        """The examples that the network is measured on: inputs and targets, or a Stream."""
         if data is not None:
             found = read_data(data, preprocess=self.facts.preprocess)
-            return found.test if isinstance(data, Dataset) and found.test is not None else found.train  # type: ignore[return-value]
+            return found.test if isinstance(data, Dataset) and found.test is not None else found.train
         if self.test is not None:
             return self.test
         if not self.facts.origin or self.facts.origin.get("kind") in ("arrays", "stream"):
@@ -207,9 +213,11 @@ class Fit:
                 line = {"file": path.name, **measured.as_data(), **environment()}
                 RunFolder(self.path).append("exports.jsonl", line)
 
-    def _test_set_or_none(self, data: Any, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray] | None:
+    def _test_set_or_none(self, data: Any, data_dir: Path | None) -> Arrays | None:
+        """In memory: of a stream as many as may be there, evenly spaced."""
         try:
-            return self.test_set(data, data_dir)
+            found = self.test_set(data, data_dir)
+            return found.some(STREAMED_BYTES) if isinstance(found, Stream) else found
         except RunError:
             if data is not None:
                 raise
