@@ -227,10 +227,14 @@ def test_the_readme_is_short_and_shows_a_picture():
 
 
 def test_files_of_results_are_described_and_small():
-    """Each file of the studies is named in the lab; nothing is over a megabyte but the images that come with it."""
+    """Each file of results is named in the lab, of the history's in theirs, cells and figures by their folder; nothing
+    is over a megabyte but the images that come with it."""
     lab = (ROOT / "docs" / "lab" / "index.md").read_text()
-    for path in (ROOT / "results" / "study").iterdir():
-        assert f"`study/{path.name}`" in lab, path.name
+    for path in (path.relative_to(ROOT / "results") for path in (ROOT / "results").rglob("*")):
+        if (ROOT / "results" / path).is_dir() or path.parts[0] == "history":
+            continue
+        name = f"{path.parent}/" if path.parent.name in ("cells", "figures") else str(path)
+        assert f"`{name}`" in lab or f"`results/{name}`" in lab, name
     folders = [ROOT / name for name in ("benchmarks", "docs", "examples", "results", "src", "tests")]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     large = [path.name for path in files if path.stat().st_size > 1e6 and not {"runs", "authors"} & set(path.parts)]

@@ -93,7 +93,7 @@ def write_cell(path: Path, runs: Sequence[Path]) -> None:
     seeds = sorted(figures)
     weights = folders[0].weights()
     is_first = config.seed == seeds[0]  # the spread and the picture are the first seed's
-    own = {"config": config.as_dict(), "settings": config.settings["method"]}
+    own: dict[str, Any] = {"config": config.as_dict(), "settings": config.settings["method"]}
     if not is_first:  # a cell of 0.1 also says where it knows these from
         own = {name: kept[name] for name in ("config", "settings", "provenance") if name in kept}
     values = {
