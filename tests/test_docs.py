@@ -211,8 +211,11 @@ def test_every_command_line_is_one(page):
 
 
 def test_every_page_is_in_the_navigation_and_links_to_pages_that_are_there():
-    listed = set(re.findall(r'= "([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text()))
     docs = ROOT / "docs"
+    names = dict(re.findall(r'"([^"]+)" = "([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text()))
+    listed = set(names.values())
+    for name, page in names.items():  # one name for a page
+        assert page == "index.md" or (docs / page).read_text().splitlines()[0] == f"# {name}", page
     assert listed == {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
