@@ -58,12 +58,13 @@ def main() -> None:
 
 
 def table(lines: list[dict]) -> str:
-    rows = []
+    """A line of ours has its bound, where it was kept; what was published has none."""
+    rows, has_bounds = [], any("neg_elbo" in line for line in lines)
     for network, published in PUBLISHED.items():
         if all(line["network"] != network for line in lines):
             continue
         rows += [
-            [network, f"{name}, published", f"{error:.2f} %", f"{100 / times:.2f} %", f"{times} ×"]
+            [network, f"{name}, published", f"{error:.2f} %", f"{100 / times:.2f} %", f"{times} ×", "–"]
             for name, (error, times) in published.items()
         ]
         for line in lines:
@@ -72,7 +73,9 @@ def table(lines: list[dict]) -> str:
                 spread = 100 * float(np.std(line["each"]["accuracy"], ddof=1)) if line["seeds"] > 1 else None
                 error = f"{100 * (1 - line['accuracy']):.2f}" + (f" ± {spread:.2f} %" if spread is not None else " %")
                 rows.append([network, line["method"], error, f"{100 * left:.2f} %", f"{1 / left:.0f} ×"])
-    return trials.markdown(["network", "method", "error", "not zero", "fewer"], rows)
+                rows[-1] += [trials.bound(line)] if has_bounds else []
+    heads = ["network", "method", "error", "not zero", "fewer", *([trials.BOUND] if has_bounds else [])]
+    return trials.markdown(heads, [row[: len(heads)] for row in rows])
 
 
 def targets(lines: list[dict]) -> str:
@@ -82,7 +85,7 @@ def targets(lines: list[dict]) -> str:
         spread = f" ± {100 * float(np.std(line['each']['accuracy'], ddof=1)):.2f}" if line["seeds"] > 1 else ""
         error = f"{100 * (1 - line['accuracy']):.2f}{spread} %"
         rows.append([f"`{line['method']}`", error, trials.figure(line, "nll", 4), trials.figure(line, "ece", 4)])
-    return trials.markdown(["method", "error", "NLL", "ECE"], rows)
+    return trials.markdown(*trials.with_bounds(["method", "error", "NLL", "ECE"], rows, lines))
 
 
 if __name__ == "__main__":

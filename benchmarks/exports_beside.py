@@ -54,7 +54,8 @@ def measure(fitted: Fit, options: Any) -> dict[str, Any]:
             for name, lap in zip(timed, laps, strict=True):
                 details[name].setdefault("milliseconds", {})[str(size)] = lap
     config = {name: value for name, value in fitted.config.as_dict().items() if name != "layout"}
-    run = {name: fitted.summary[name] for name in ("accuracy", "nll", "ece", "sparsity", "commit", "device")}
+    names = ("accuracy", "nll", "ece", "ece_floor", "sparsity", "neg_elbo", "commit", "device")
+    run = {name: fitted.summary[name] for name in names}
     return {"config": config, "run": run, "files": details, **environment(), "command": trials.command()}
 
 
@@ -106,7 +107,8 @@ def table(lines: list[dict[str, Any]]) -> str:
         words = f" --unit-price {price:g}" if price is not None else ""
         words += " --unit-cost latency" if reduction.get("unit_cost", {}).get("kind") == "Latency" else ""
         words += f" --sparsity {criterion['sparsity']:g}" if "sparsity" in criterion else ""
-        run = f"{trials.short(line['run']['accuracy'])} / {trials.short(line['run']['nll'])}"
+        run = " / ".join(trials.short(line["run"][figure]) for figure in ("accuracy", "nll", "ece"))
+        run += f"; {line['run']['neg_elbo']:,.0f}" if "neg_elbo" in line["run"] else ""
         for name, own in line["files"].items():
             first = name == "dense"
             what = f"{config['network']}, {config['data']}, {config['epochs']} × {config['steps_per_epoch']}{words}"
@@ -114,11 +116,13 @@ def table(lines: list[dict[str, Any]]) -> str:
                 f"{dense['milliseconds'][size] / own['milliseconds'][size]:.1f} ×" if "milliseconds" in own else ""
                 for size in ("1", "128")
             ]
-            figures = f"{trials.short(own['figures']['accuracy'])} / {trials.short(own['figures']['nll'])}"
+            figures = " / ".join(trials.short(own["figures"][figure]) for figure in ("accuracy", "nll", "ece"))
+            figures += f" (floor {trials.short(own['figures']['ece_floor'])})"
             loss = "" if own.get("loss") is None else f"{own['loss']:,.0f}"
             loss += f" + {own['hastened']['measured']:,.0f} measured" if own.get("hastened") else ""
             zipped = f"{own['zipped']:,}" if "zipped" in own else ""
             sizes = [f"{own['bytes']:,}", zipped, f"{dense['bytes'] / own['bytes']:.1f} ×"]
             rows.append([what if first else "", run if first else "", NAMES[name], *sizes, loss, figures, *faster])
-    heads = ["run", "accuracy / NLL of its draws", "file", "bytes", "gzipped", "smaller", "nats lost"]
-    return trials.markdown([*heads, "accuracy / NLL of the file", "faster, batch 1", "faster, batch 128"], rows)
+    kept = f"; {trials.BOUND}" if any("neg_elbo" in line["run"] for line in lines) else ""
+    heads = ["run", f"accuracy / NLL / ECE of its draws{kept}", "file", "bytes", "gzipped", "smaller", "nats lost"]
+    return trials.markdown([*heads, "accuracy / NLL / ECE of the file", "faster, batch 1", "faster, batch 128"], rows)

@@ -32,18 +32,29 @@ NETWORKS = ("mixer", "vit")
 
 
 def table(ours: Path, mixed: Path) -> str:
-    """float32 beside mixed precision and the published figures: accuracy / NLL / ECE / pruned."""
+    """float32 beside mixed precision and the published figures: accuracy / NLL / ECE / pruned, and the bounds."""
     others = {row.key: row for row in compare(read_cells(mixed))}
     rows = []
     for row in compare(read_cells(ours)):
         other, theirs = others.get(row.key), published().get(row.key, {})
         rows.append([
-            *row.key, " / ".join(short(row.ours[name]) for name in COLUMNS),
+            *row.key, " / ".join(short(row.ours[name]) for name in COLUMNS), _bound(row),
             "" if other is None else " / ".join(_with_deviation(other, name) for name in COLUMNS),
+            "" if other is None else _bound(other),
             " / ".join(str(theirs[name]) if name in theirs else "–" for name in COLUMNS),
         ])  # fmt: skip
-    heads = ["data", "network", "method", "float32, one seed", "bfloat16 ± a seed's deviation", "published"]
-    return trials.markdown(heads, rows)
+    heads = ["data", "network", "method", "float32, one seed", f"its {trials.BOUND}"]
+    heads += ["bfloat16 ± a seed's deviation", f"its {trials.BOUND}", "published"]
+    return trials.markdown(*trials.without_constants(heads, rows, {"data": "", "method": ""}))
+
+
+def _bound(row: Row) -> str:
+    deviation = (row.deviation or {}).get("neg_elbo")
+    return (
+        "–"
+        if row.neg_elbo is None
+        else f"{row.neg_elbo:,.0f}" + (f" ± {deviation:,.0f}" if deviation is not None else "")
+    )
 
 
 def _with_deviation(row: Row, name: str) -> str:

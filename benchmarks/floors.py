@@ -3,8 +3,8 @@
     python benchmarks/floors.py --out results/floors.jsonl
     python benchmarks/floors.py --table results/floors.jsonl
 
-A run keeps its own floor, from its own confidences (`ece_floor`); earlier ones kept none. Here confidences are made: the
-largest softmax output of normal numbers, scaled until their mean is as asked, which is the accuracy of a calibrated
+A run keeps its own floor, from its own confidences (`ece_floor`); earlier ones kept none. Here confidences are made:
+the largest softmax output of normal numbers, scaled until their mean is as asked, which is the accuracy of a calibrated
 classifier. Confidences that are all alike have the highest floor of all with that mean.
 """
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from trials import command, keep, lines_of, markdown, short
+from trials import command, keep, lines_of, markdown, short, with_bounds
 
 import occamax as ox
 from occamax.command_words import method_from_words
@@ -112,7 +112,7 @@ def table(lines: list[dict]) -> str:
         ]
         for line in lines
     ]  # fmt: skip
-    return markdown(heads, rows)
+    return markdown(*with_bounds(heads, rows, lines))
 
 
 def how(line: dict) -> str:

@@ -17,6 +17,7 @@ from occamax.command_words import method_from_words
 from occamax.methods import Method
 from occamax.reduction import Magnitude, Score, SignalToNoise
 
+HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "ece_floor": "its floor", "sparsity": "pruned"}
 SCORES: dict[str, Score | None] = {"evidence": None, "signal-to-noise": SignalToNoise(), "magnitude": Magnitude()}
 
 
@@ -66,24 +67,33 @@ def main() -> None:
 
 
 def table(lines: list[dict]) -> str:
-    """Accuracy / NLL / ECE by level, ± over seeds."""
+    """Accuracy, NLL, ECE, its floor where a line has it, and the bound by level, ± over seeds."""
     for line in lines:
         code = [f"`{word}`" for word in (line["method"], *line["changes"])]
         score = [f"by {line['score']}"] if "score" in line else []
         half = ["float32"] if line["precision"] == "float32" else []
         line["how"] = " ".join([*code, *score, *line["augment"], *half])
     names = ("data", "network", "how", "epochs", "steps", "level", "test")
+    lines = trials.merged(lines, *names)
+    figures = [
+        "accuracy",
+        "nll",
+        "ece",
+        *(["ece_floor"] if any("ece_floor" in line for line in lines) else []),
+        "sparsity",
+    ]
     rows = [
         [
             line["data"], line["network"], line["how"], f"{line['epochs']} × {line['steps']}",
             "test" if line["test"] else "validation",
             "evidence" if line["level"] is None else trials.short(line["level"], 2),
-            *(trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")), str(line["seeds"]),
+            *(trials.figure(line, name) if name in line else "" for name in figures), str(line["seeds"]),
         ]
-        for line in trials.merged(lines, *names)
+        for line in lines
     ]  # fmt: skip
-    heads = ["data", "network", "method", "steps", "measured on", "level", "accuracy", "NLL", "ECE", "pruned", "seeds"]
-    return trials.markdown(heads, rows)
+    heads = ["data", "network", "method", "steps", "measured on", "level", *(HEADS[name] for name in figures), "seeds"]
+    said = {"data": "", "network": "", "steps": "", "measured on": "", "level": "level ", "seeds": "seeds: "}
+    return trials.markdown(*trials.without_constants(*trials.with_bounds(heads, rows, lines), said))
 
 
 if __name__ == "__main__":

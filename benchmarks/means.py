@@ -44,6 +44,7 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
     return {
         "data": config.data, "network": config.network, "method": config.method, "seed": config.seed,
         "epochs": config.epochs, "steps": config.steps_per_epoch, "sparsity": round(summary["sparsity"], 4),
+        "neg_elbo": round(summary["neg_elbo"], 4), "ece_floor": round(summary["ece_floor"], 5),
         "draws": {name: round(summary[name], 5) for name in NAMES}, "mean": at(1.0), "at_temperature": at(own),
         "temperature": round(own, 4), "best_temperature": round(best, 3), "command": trials.command(),
         "settings": config.settings,
@@ -60,7 +61,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         ]
         rows.append([budget, *figures, f"{line['temperature']:.3f}", f"{line['best_temperature']:.3f}"])
     heads = ["run", "draws: accuracy / NLL / ECE", "mean network", "the same at its temperature", "temperature"]
-    return trials.markdown([*heads, "the test set's own"], rows)
+    return trials.markdown(*trials.with_bounds([*heads, "the test set's own"], rows, lines))
 
 
 def main() -> None:

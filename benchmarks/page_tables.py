@@ -11,6 +11,7 @@ import curve
 import exports
 import exports_beside
 import float32
+import floors
 import from_trained
 import levels
 import means
@@ -48,9 +49,10 @@ def bounds(path: Path) -> str:
     rows = []
     for line in trials.lines_of(path):
         figures = [trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")]
-        spread = f" ± {np.std(line['each']['neg_elbo'], ddof=1):,.0f}" if line["seeds"] > 1 else ""
-        rows.append([f"`{line['variant']}`", *figures, f"{line['neg_elbo']:,.0f}{spread}"])
-    return trials.markdown(["method", "accuracy", "NLL", "ECE", "pruned", "−ELBO, nats"], rows)
+        budget = f"{line['epochs']} × {line['steps']}"
+        rows.append([f"`{line['variant']}`", budget, *figures, str(line["seeds"]), trials.bound(line)])
+    heads = ["method", "steps", "accuracy", "NLL", "ECE", "pruned", "seeds", trials.BOUND]
+    return trials.markdown(*trials.without_constants(heads, rows, {"steps": "", "seeds": "seeds: "}))
 
 
 def _by_place(lines: list[Line]) -> dict[tuple[str, str], dict[str, Line]]:
@@ -286,11 +288,17 @@ def package_tests(path: Path, plain: Path) -> dict[tuple[float, bool], list[list
 
 
 def package_test(path: Path, plain: Path) -> str:
-    """The package's runs on the test set as a table."""
-    return _beside(package_tests(path, plain), "occamax, by ΔF")
+    """The package's runs on the test set as a table, with their bound; plain training has none."""
+    bounds: dict[float, list[float]] = {}
+    for line in trials.lines_of(path):
+        if line["test"]:
+            bounds.setdefault(line["level"], []).extend(line["each"]["neg_elbo"])
+    return _beside(package_tests(path, plain), "occamax, by ΔF", bounds)
 
 
-def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> str:
+def _beside(
+    found: dict[tuple[float, bool], list[list[float]]], title: str, bounds: dict[float, list[float]] | None = None
+) -> str:
     rows = []
     for level in sorted({level for level, _ in found}):
         cells = []
@@ -302,13 +310,20 @@ def _beside(found: dict[tuple[float, bool], list[list[float]]], title: str) -> s
             each = dict(zip(("accuracy", "nll", "ece"), zip(*seeds, strict=True), strict=True))
             line = {"each": each} | {name: float(np.mean(values)) for name, values in each.items()}
             cells += [_figures(line, " / "), str(len(seeds))]
+        if bounds is not None:
+            cells[1:1] = [_nats(bounds[level])]
         rows.append([f"{level:.0%}".replace("%", " %") if level else "dense", *cells])
-    return trials.markdown(["pruned", title, "seeds", "AdamW, by magnitude", "seeds"], rows)
+    heads = [title, *([] if bounds is None else [trials.BOUND]), "seeds", "AdamW, by magnitude", "seeds"]
+    return trials.markdown(["pruned", *heads], rows)
+
+
+def _nats(each: list[float]) -> str:
+    return f"{np.mean(each):,.0f}" + (f" ± {np.std(each, ddof=1):,.0f}" if len(each) > 1 else "")
 
 
 def opponents_beside(folder: Path) -> str:
     """`bmr` beside plain training that was tuned, SWAG of it and five of it, in the cells that have all; an NLL that is
-    no higher than that of the five is set in bold."""
+    lower than that of the five by more than a seed's spread is set in bold."""
     rows = []
     for data, network in PLACES:
         lines = {
@@ -324,12 +339,12 @@ def opponents_beside(folder: Path) -> str:
         five = tuned["ensemble"]
         together = " / ".join(trials.short(five[name]) for name in ("accuracy", "nll", "ece"))
         shown = [trials.figure(ours, name) for name in ("accuracy", "nll", "ece")]
-        if ours["nll"] <= five["nll"]:
+        if five["nll"] - ours["nll"] > np.std(ours["each"]["nll"], ddof=1):
             shown[1] = f"**{shown[1]}**"
         titles = map(TITLES.__getitem__, (data, network))
-        size = [trials.short(ours["sparsity"]), f"{ours['neg_elbo']:,.0f}"]
+        size = [trials.figure(ours, "sparsity"), trials.bound(ours)]
         rows.append([*titles, " / ".join(shown), *size, *(_figures(line, " / ") for line in (tuned, swag)), together])
-    heads = ["data", "network", "`bmr`", "pruned", "−ELBO, nats", "plain, tuned", "SWAG", "five of the plain"]
+    heads = ["data", "network", "`bmr`", "pruned", trials.BOUND, "plain, tuned", "SWAG", "five of the plain"]
     return trials.markdown(heads, rows)
 
 
@@ -343,9 +358,10 @@ def opponents_front(folder: Path) -> str:
             continue
         tuned = next(line for name, line in lines.items() if name.startswith("tuned: "))
         both = [trials.figure(line, name) for name in ("accuracy", "nll", "ece") for line in (lines["bmr"], tuned)]
-        rows.append([f"{TITLES[data]}, {TITLES[network]}", trials.short(lines["bmr"]["sparsity"]), *both])
-    heads = ["data, network", "pruned", *(f"{name}{who}" for name in ("accuracy", "NLL", "ECE") for who in ("", ", plain"))]
-    return trials.markdown(heads, rows)
+        ours = [trials.short(lines["bmr"]["sparsity"]), trials.bound(lines["bmr"])]
+        rows.append([f"{TITLES[data]}, {TITLES[network]}", *ours, *both])
+    figures = (f"{name}{who}" for name in ("accuracy", "NLL", "ECE") for who in ("", ", plain"))
+    return trials.markdown(["data, network", "pruned", trials.BOUND, *figures], rows)
 
 
 KINDS: dict[str, Callable[..., str]] = {
@@ -369,6 +385,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,
+    "floors": lambda path: floors.table(trials.lines_of(path)),
     "quickstart": lambda path: quickstart.table(trials.lines_of(path)),
     "one-shot": lambda path: one_shot.table(trials.lines_of(path)),
     "exports-beside": lambda path: exports_beside.table(trials.lines_of(path)),

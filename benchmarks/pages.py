@@ -65,10 +65,19 @@ def tables(page: Path, lines: list[str]) -> Iterator[Table]:
             start = None
 
 
+def lost(lines: list[str]) -> Iterator[int]:
+    """The numbers of comments that name files and have no table after them."""
+    for number, line in enumerate(lines, 1):
+        found = MARK.fullmatch(line)
+        after = next((text for text in lines[number:] if text), "")
+        if found and found[1] == "table" and not after.startswith("|"):
+            yield number
+
+
 def renewed(page: Path) -> tuple[str, list[str]]:
     """The page with every table as its files have it, and which tables that changes."""
     lines = page.read_text().splitlines()
-    different = []
+    different = [f"{page.relative_to(ROOT)}:{number}: has no table after it" for number in lost(lines)]
     for table in reversed(list(tables(page, lines))):
         if table.kind == "table":
             made = table.made().splitlines()

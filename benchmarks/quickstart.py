@@ -40,7 +40,8 @@ def table(lines: list[dict]) -> str:
         ]
         for line in lines
     ]
-    return trials.markdown(["method", "accuracy", "NLL", "ECE", "floor of ECE", "pruned", "weights kept"], rows)
+    heads = ["method", "accuracy", "NLL", "ECE", "floor of ECE", "pruned", "weights kept"]
+    return trials.markdown(*trials.with_bounds(heads, rows, lines))
 
 
 def main() -> None:

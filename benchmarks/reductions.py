@@ -40,6 +40,7 @@ from occamax.reduction.reducing import Record
 
 DRAWS, EXAMPLES = 32, 4096  # of the measurement afresh
 BATCH = 128
+COUNTS = ("seed", "epoch", "proposed", "removed", "undone")
 PRICES = {"lenet": 0.5}  # nats per weight; others have one in twenty
 
 
@@ -178,27 +179,48 @@ def objective(line: dict[str, Any], run: dict[str, Any]) -> float | None:
     return -(line["data_count"] ** (1.0 / (1.0 - s)) * line["expected_nll"] + line["divergence"])
 
 
-def counted(lines: list[dict[str, Any]]) -> str:
-    """Every reduction of a file, by network and way."""
-    rows = []
+def distinct(lines: list[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:
+    """Each run once, with the names of the ways that came to it: a price that takes no unit leaves a run as it is, so
+    two ways with the check, or two without, are one where every reduction of theirs removed the same counts."""
+    found: dict[tuple, tuple[list[str], dict[str, Any]]] = {}
     for line in lines:
-        found = line["reductions"]
-        gains = np.array([judged(one) for one in found])
-        measured = gains - [one["allowed"] for one in found]
-        predicted = np.array([one["predicted"] for one in found])
-        fresh = np.array([[one["afresh"] + one["allowed"], one["afresh_error"]] for one in found])
-        ratio = np.median(predicted[measured > 0] / measured[measured > 0])
-        taken = np.sum([one["removed"] for one in found]) / np.sum([one["proposed"] for one in found])
-        own = [gain for gain in (objective(one, line) for one in found) if gain is not None]
-        rows.append([
-            _name(line), line["variant"], str(len(found)), str(np.sum((predicted >= 0) == (measured >= 0))),
-            f"{predicted.sum():+,.0f}", f"{measured.sum():+,.0f}", f"{ratio:.2f}", f"{taken:.0%}".replace("%", " %"),
-            str(np.sum(gains < 0)), str(np.sum(fresh[:, 0] < -2 * fresh[:, 1])),
-            f"{np.sum(np.array(own) < 0)} of {len(own)}",
-        ])  # fmt: skip
+        taken = tuple(tuple(one[name] for name in COUNTS) for one in line["reductions"])
+        names, _ = found.setdefault((_name(line), line["test"], _is_checked(line), taken), ([], line))
+        names.append(line["variant"])
+    return list(found.values())
+
+
+def _is_checked(line: dict[str, Any]) -> bool:
+    return line["settings"]["reduction"]["measuring"]["binding"]
+
+
+def counted(lines: list[dict[str, Any]]) -> str:
+    """Every reduction of a file, by network and way, each run once; and all that had the check, all that had not."""
+    runs = distinct(lines)
+    rows = [[_name(line), "; ".join(names), *_counts([line])] for names, line in runs]
+    for words, is_checked in (("with the check", True), ("unchecked", False)):
+        rows.append(["all", words, *_counts([line for _, line in runs if _is_checked(line) == is_checked])])
     heads = ["network", "method", "reductions", "sign right", "ΔF predicted, nats", "measured", "predicted ÷ measured"]
     heads += ["of the proposal", "worse", "worse afresh, by two errors", "the objective worse"]
     return trials.markdown(heads, rows)
+
+
+def _counts(lines: list[dict[str, Any]]) -> list[str]:
+    """What is counted of the reductions of these lines."""
+    found = [one for line in lines for one in line["reductions"]]
+    gains = np.array([judged(one) for one in found])
+    measured = gains - [one["allowed"] for one in found]
+    predicted = np.array([one["predicted"] for one in found])
+    fresh = np.array([[one["afresh"] + one["allowed"], one["afresh_error"]] for one in found])
+    ratio = np.median(predicted[measured > 0] / measured[measured > 0])
+    taken = np.sum([one["removed"] for one in found]) / np.sum([one["proposed"] for one in found])
+    own = [gain for line in lines for one in line["reductions"] if (gain := objective(one, line)) is not None]
+    return [
+        str(len(found)), str(np.sum((predicted >= 0) == (measured >= 0))),
+        f"{predicted.sum():+,.0f}", f"{measured.sum():+,.0f}", f"{ratio:.2f}", f"{taken:.0%}".replace("%", " %"),
+        str(np.sum(gains < 0)), str(np.sum(fresh[:, 0] < -2 * fresh[:, 1])),
+        f"{np.sum(np.array(own) < 0)} of {len(own)}",
+    ]  # fmt: skip
 
 
 def figures(lines: list[dict[str, Any]]) -> str:
@@ -207,9 +229,8 @@ def figures(lines: list[dict[str, Any]]) -> str:
     for line in lines:
         values = [trials.figure(line, name) for name in ("accuracy", "nll", "ece", "sparsity")]
         cost = f"{line['cost']:.1%}".replace("%", " %")
-        spread = f" ± {np.std(line['each']['neg_elbo'], ddof=1):,.0f}" if line["seeds"] > 1 else ""
-        rows.append([_name(line), line["variant"], *values, f"{line['neg_elbo']:,.0f}{spread}", cost])
-    heads = ["network", "method", "accuracy", "NLL", "ECE", "pruned", "−ELBO, nats", "a reduction ÷ its epoch's steps"]
+        rows.append([_name(line), line["variant"], *values, trials.bound(line), cost])
+    heads = ["network", "method", "accuracy", "NLL", "ECE", "pruned", trials.BOUND, "a reduction ÷ its epoch's steps"]
     return trials.markdown(heads, rows)
 
 

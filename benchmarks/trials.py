@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from occamax.methods import Method
 from occamax.reduction import Score, TargetSparsity
 
 CURVE = ("accuracy", "nll", "sparsity", "kl_weight", "fit", "held_out_nll")
+BOUND = "−ELBO, nats"  # the head of its column
 FIGURES = ("accuracy", "nll", "ece", "confidence", "sparsity")
 
 
@@ -150,6 +151,40 @@ def figure(line: dict, name: str, digits: int = 3) -> str:
     each = line.get("each", {}).get(name, [])
     spread = f" ± {np.std(each, ddof=1):.{digits}f}".replace(" 0.", " .") if len(each) > 1 else ""
     return short(line[name], digits) + spread
+
+
+def is_point(line: dict) -> bool:
+    """Whether the line is of a point estimate, whose `neg_elbo` is a penalised loss that bounds nothing."""
+    return line["settings"].get("method", line["settings"])["posterior"]["kind"] == "PointMass"
+
+
+def bound(line: dict) -> str:
+    """−ELBO at a KL weight of one, ± where there are several seeds; a dash for a point estimate, which has none."""
+    if is_point(line):
+        return "–"
+    each = line.get("each", {}).get("neg_elbo", [])
+    return f"{line['neg_elbo']:,.0f}" + (f" ± {np.std(each, ddof=1):,.0f}" if len(each) > 1 else "")
+
+
+def with_bounds(heads: list[str], rows: list[list[str]], lines: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """A row a line, with its bound as the last column; of lines that were made before any kept it, as they are."""
+    if all("neg_elbo" not in line for line in lines):
+        return heads, rows
+    return [*heads, BOUND], [[*row, bound(line)] for row, line in zip(rows, lines, strict=True)]
+
+
+def without_constants(
+    heads: list[str], rows: list[list[str]], names: Mapping[str, str]
+) -> tuple[list[str], list[list[str]]]:
+    """A wide table without the columns that say the same in all of its rows: the head of the first that is left says it
+    for all. Only of columns in `names`, which has the words before what they say."""
+    constant = [
+        i for i, head in enumerate(heads) if head in names and len(rows) > 1 and len({row[i] for row in rows}) == 1
+    ]
+    said = ", ".join(f"{names[heads[i]]}{rows[0][i]}" for i in constant)
+    left = [i for i in range(len(heads)) if i not in constant]
+    first = f"{heads[left[0]]} ({said})" if said else heads[left[0]]
+    return [first, *(heads[i] for i in left[1:])], [[row[i] for i in left] for row in rows]
 
 
 def markdown(heads: list[str], rows: Iterable[list[str]]) -> str:

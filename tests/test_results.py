@@ -20,12 +20,14 @@ TABLES = ("scaling.json", "speed/*.json")  # one object a file; cells have tests
 MADE = ("commit", "device", "versions", "command")
 # nothing is trained, or by the names that are in the line
 WITHOUT_A_METHOD = ("mutants.jsonl", "newcomer.jsonl", "history/speed/h200-engine.jsonl")
-# what shows figures of a network and no bound, and why; of anything else that was trained a line has `neg_elbo`
+# what shows figures of a network and no bound, and why; of anything else that was trained a line has `neg_elbo` (of a
+# point estimate that is a penalised loss, which bounds nothing: tables show a dash)
 WITHOUT_A_BOUND = {
-    "exports-full-size.jsonl": "files of one run beside each other: a file holds a point, which has no bound",
+    "exports-full-size.jsonl": "files, which are points. Their runs had a bound; the lines took four figures of a run, "
+    "its folder was not kept, and no other line under results or in the history of this repository is of the same run",
     "exports-latency.jsonl": "the same",
     "exports-rounded.jsonl": "the same",
-    "means.jsonl": "one run's draws beside its own mean network, a point",
+    "means.jsonl": "the same, of two of its runs; the third, of the quickstart at 7fc5988, was printed and not kept",
     "one_shot.jsonl": "a trained point, pruned without training",
 }
 FIGURES = ("accuracy", "each", "draws", "run")  # where a line has those of a network

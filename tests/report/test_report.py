@@ -109,6 +109,8 @@ def test_a_calibration_error_inside_the_noise_does_not_win():
     header, rows, _ = comparison([one, near], ("ece", "ece_floor"), brief=True)
     assert header == ["method", "ECE", "floor"]
     assert rows[0] == ["Flat-FF", "0.010", "0.007"]
+    assert "without its floor" in legend([one, made("bmr", ece=0.001)])
+    assert "without its floor" not in legend([one, near, made("flat", rmse=1.0)])
 
 
 def test_the_bound_is_shown_of_what_has_one(capsys):

@@ -16,6 +16,7 @@ from occamax.reproduction.claims import (
     evidence,
     evidence_with_mask,
     followed,
+    lowest,
     measured_timings,
     over_pruning,
 )
@@ -125,6 +126,16 @@ def test_comparable_and_followed():
     assert comparable(compare([*rows[:3], made("bmr-paper", accuracy=0.89)])).holds is True
     assert followed(compare(rows), "nll").holds is True
     assert followed(compare(rows), "ece").holds is False  # a tie is not less
+
+
+@pytest.mark.parametrize(("ours", "numbers"), [(0.026, "1 ahead, 0"), (0.027, "0 ahead, 0"), (0.034, "0 ahead, 1")])
+def test_a_lower_calibration_error_counts_beyond_chance_only(ours, numbers):
+    """By hand: .0026 and .0026 are .0037 together, and Tiered-FF, the lower of the others, has .030."""
+    rows = compare([made("flat", ece=0.04), made("tiered", ece=0.03), made("bmr-paper", ece=ours)])
+    assert lowest(rows, "ece").numbers.endswith(f"; beyond chance {numbers} behind")
+    spread = [replace(row, deviation={"ece": 0.01}) for row in rows]  # of several seeds it is known
+    assert lowest(spread, "ece").numbers.endswith("; beyond chance 0 ahead, 0 behind")
+    assert "chance" not in lowest(rows, "nll").numbers
 
 
 def test_removed_features_are_counted():
