@@ -6,7 +6,7 @@
 A comment before each table says where it is from: `<!-- table: KIND FILE... -->`, with a function for each kind in
 `page_tables.py`; `<!-- printed by: COMMAND -->` or `<!-- by hand: SOURCE -->` where no file holds the figures in that
 form, which the command lists; `<!-- words -->` where there are no figures. `results/README.md` and `results/table.md`
-are made as a whole, as `occamax reproduce` makes them.
+are made as a whole, as `occamax reproduce` makes them; `docs/lab/reproduction.md` is the first on the site.
 """
 
 import argparse
@@ -25,11 +25,13 @@ from occamax.reproduction.page import page as reproduction_page
 from occamax.reproduction.page import table as reproduction_table
 
 ROOT = Path(__file__).parents[1]
+REPRODUCTION = ROOT / "docs" / "lab" / "reproduction.md"  # `results/README.md` on the site
 MARK = re.compile(r"<!-- (table|printed by|by hand|words)(?:: (.*))? -->")
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "history" / "README.md"]
+    docs = sorted(set((ROOT / "docs").rglob("*.md")) - {REPRODUCTION})
+    return [ROOT / "README.md", *docs, ROOT / "results" / "history" / "README.md"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,17 @@ def reproduced() -> dict[Path, str]:
     figures = sorted(names, key=lambda name: text.find(f"figures/{name}.png"))
     notes = (out / "NOTES.md").read_text().strip() + "\n\n"
     page = reproduction_page(results, figures, notes, measured_timings(out / "speed"))
-    return {out / "README.md": page, out / "table.md": reproduction_table(compare(results))}
+    return {
+        out / "README.md": page, out / "table.md": reproduction_table(compare(results)), REPRODUCTION: on_the_site(page)
+    }  # fmt: skip
+
+
+def on_the_site(page: str) -> str:
+    """Without the figures, which are not there."""
+    title, text = page.partition("## Figures")[0].split("\n", 1)
+    text = text.replace("[table.md](table.md)", "`table.md`")
+    where = "This is `results/README.md`; files and figures that are named here are in `results/`."
+    return f"{title}\n\n{where}\n{text.rstrip()}\n"
 
 
 def main() -> None:
