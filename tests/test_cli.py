@@ -119,7 +119,7 @@ def test_runs_are_compared(kinds, prices, shapes, tmp_path):
     assert "flowers" in said
     assert "RMSE" in said
     page = (tmp_path / "page.html").read_text()
-    assert "All cells" in page
+    assert "All comparisons" in page
     assert "shapes" in page
 
 

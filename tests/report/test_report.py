@@ -125,7 +125,7 @@ def test_the_bound_is_shown_of_what_has_one(capsys):
     assert "hold out different" in legend([*groups, held_out])
     assert "hold out" not in legend(groups)
     print_comparison(groups)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     for text in ("−ELBO", "12,596±354", "Bold: better", "a point estimate has no such bound"):
         assert text in printed
     assert "Bold" not in legend(groups[1:2])

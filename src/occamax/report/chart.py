@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 WIDTH, HEIGHT = 420, 250
-LEFT, RIGHT, TOP, BOTTOM = 60, 10, 12, 38  # margins
+LEFT, RIGHT, TOP, BOTTOM = 68, 10, 12, 38  # margins
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Chart:
     def svg(self) -> str:
         """A figure with the drawing and its data."""
         x, y = self._scales()
-        parts = [_axes(x, y, self.x_label, self.y_label)]
+        parts = [_axes(x, y, self.x_label, ", ".join(filter(None, (self.y_label, scale_words(y.kind)))))]
         if self.diagonal:
             parts.append(f'<path class="rule" d="M{_px(x, x.low)} {_py(y, y.low)}L{_px(x, x.high)} {_py(y, y.high)}"/>')
         if self.kind == "symlog" and y.low < 0 < y.high:
@@ -123,8 +123,7 @@ class Chart:
         return figure(self.title, "".join(parts), data, self._legend() if self.has_legend else "")
 
     def _legend(self) -> str:
-        items = (f'<span style="--c:{one.colour}"><i></i>{html.escape(one.name)}</span>' for one in self.series)
-        return f'<p class="legend">{"".join(items)}</p>'
+        return legend([(one.colour, one.name) for one in self.series])
 
     def _scales(self) -> tuple[Scale, Scale]:
         xs = np.concatenate([np.asarray(one.xs, float) for one in self.series])
@@ -146,6 +145,12 @@ def figure(title: str, drawing: str, data: dict[str, Any], extra: str = "") -> s
     )
 
 
+def legend(items: Sequence[tuple[str, str]]) -> str:
+    """What each colour is."""
+    parts = (f'<span style="--c:{html.escape(own)}"><i></i>{html.escape(words)}</span>' for own, words in items)
+    return f'<p class="legend">{"".join(parts)}</p>'
+
+
 def as_json(data: Any) -> str:
     """JSON that may stand inside a page."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -155,6 +160,28 @@ def short(value: float) -> str:
     """A number as an axis has it: few digits, thousands apart, a true minus."""
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return text.replace("-", "−")
+
+
+def names_of(ticks: Sequence[float], kind: str = "linear") -> list[str]:
+    """Numbers beside an axis: with as many decimals as the one that needs most, unless they span more than a decade."""
+    if kind == "linear" or (kind == "log" and ticks and ticks[-1] <= 10 * ticks[0]):
+        decimals = max((len(f"{tick:.8f}".rstrip("0").partition(".")[2]) for tick in ticks), default=0)
+        if all(abs(tick) < 1000 for tick in ticks):
+            return [f"{tick:.{decimals}f}".replace("-", "−") for tick in ticks]
+    return [brief(tick) for tick in ticks]
+
+
+def brief(value: float) -> str:
+    """A number in little room: thousands are k, millions M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:,.4g}".replace("-", "−") + letter
+    return short(value)
+
+
+def scale_words(kind: str) -> str:
+    """What an axis must say of itself."""
+    return "" if kind == "linear" else "log scale"
 
 
 def _px(scale: Scale, value: float) -> float:
@@ -167,24 +194,21 @@ def _py(scale: Scale, value: float) -> float:
 
 def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     parts = [f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>']
-    for tick in y.ticks():
+    for tick, name in zip(y.ticks(), names_of(y.ticks(), y.kind), strict=True):
         at = _py(y, tick)
         parts.append(f'<path class="grid" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{short(tick)}</text>')
-    for tick in x.ticks():
-        parts.append(f'<text x="{_px(x, tick)}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{short(tick)}</text>')
-    parts.append(label(x_label))
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(
-        f'<text transform="translate(10 {middle})rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>'
-    )
-    return "".join(parts)
+        parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{name}</text>')
+    for tick, name in zip(x.ticks(), names_of(x.ticks(), x.kind), strict=True):
+        parts.append(f'<text x="{_px(x, tick)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{name}</text>')
+    return "".join((*parts, labels(x_label, y_label)))
 
 
-def label(words: str) -> str:
-    """Below the x axis."""
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    return f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(words)}</text>'
+def labels(below: str, beside: str) -> str:
+    """What the x axis and the y axis are of."""
+    across, middle = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+    words = f'<text x="{across}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(below)}</text>'
+    turned = f'<text transform="translate(12 {middle})rotate(-90)" text-anchor="middle">{html.escape(beside)}</text>'
+    return words + (turned if beside else "")
 
 
 def _points(series: Series, x: Scale, y: Scale, ys: Sequence[float]) -> list[tuple[float, float]]:

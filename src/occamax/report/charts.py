@@ -1,6 +1,5 @@
 """The charts of a page, from groups of runs."""
 
-import html
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +8,12 @@ import numpy as np
 
 from ..experiment.folder import HISTOGRAM_EDGES
 from . import nats
-from .chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, Series, figure, label, short
+from .chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, Series, brief, figure, labels, legend
 from .runs import Group
 from .styles import CURVES, colour, dashes
 
+UNITS = {"nll": "nats per example"}
+SHORT = {"nll": " (NLL)", "ece": " (ECE)"}  # as tables call them
 FRAMES = 60  # reductions that the slider goes through; of more, evenly chosen ones
 
 
@@ -22,7 +23,8 @@ def curves(groups: Sequence[Group]) -> list[str]:
     for name, words in CURVES.items():
         series = [_curve(group, name) for group in groups if _has(group, name)]
         if series:
-            found.append(Chart(words, series, "epoch", words, "log" if name in ("nll", "ece") else "linear").svg())
+            kind = "log" if name in ("nll", "ece") else "linear"
+            found.append(Chart(words + SHORT.get(name, ""), series, "epoch", UNITS.get(name, ""), kind).svg())
     return found
 
 
@@ -55,7 +57,8 @@ def reliability(groups: Sequence[Group]) -> str | None:
         return None
     whole = (0.0, 1.0)
     title = "how often it is right, by how sure it is"
-    return Chart(title, series, "confidence", "share that is right", "linear", whole, whole, False, True).svg()
+    words = title, series, "confidence", "share that is right", "linear", whole, whole
+    return Chart(*words, by_x=False, diagonal=True, has_legend=True).svg()
 
 
 def foretold(group: Group) -> str | None:
@@ -73,12 +76,12 @@ def foretold(group: Group) -> str | None:
     for i, (name, (own, words)) in enumerate(shown.items()):
         values = [getattr(one, name) for one in found]
         notes = [f"{words} {nats.signed(value)} nats{end}" for value, end in zip(values, undone, strict=True)]
-        places = [epoch + 0.2 * i for epoch in epochs]
+        places = [epoch + 0.15 * (i - (len(shown) - 1) / 2) for epoch in epochs]
         series.append(Series(words, own, places, values, mark="points", notes=notes, method=group.label))
     values = [value for one in series for value in one.ys]
     kind = "log" if min(values) > 0 else "symlog"
-    words = "gain of each reduction", series, "epoch that follows the reduction", "gain, nats", kind
-    return Chart(*words, has_legend=True).svg()
+    words = "gain of each reduction", series, "epoch that follows the reduction", "nats", kind
+    return Chart(*words, x_range=(min(epochs) - 0.5, max(epochs) + 0.5), has_legend=True).svg()
 
 
 def evidence(group: Group) -> list[str]:
@@ -108,7 +111,7 @@ def _histogram(group: Group, frame: dict[str, Any], top: float, frames: list[dic
     for power in range(math.floor(top) + 1):
         at = round(TOP + height * (1 - math.log10(1 + 10**power) / top), 1)
         parts.append(f'<path class="grid" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{short(10**power)}</text>')
+        parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{brief(10**power)}</text>')
     for name, share, own in (("before", 0.9, "#9a9a9a"), ("after", 0.5, colour(group))):
         bars = []
         for i, count in enumerate(frame[name]):
@@ -119,11 +122,10 @@ def _histogram(group: Group, frame: dict[str, Any], top: float, frames: list[dic
         parts.append(f'<g class="{name}" style="--c:{own}">{"".join(bars)}</g>')
     for i, edge in enumerate(HISTOGRAM_EDGES):
         if edge == 0 or (abs(edge) > 0.5 and abs(math.log10(abs(edge)) - round(math.log10(abs(edge)))) < 1e-6):
-            spot = f'x="{LEFT + i * width:.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle"'
-            parts.append(f"<text {spot}>{short(edge)}</text>")
-    parts.append(label("ΔF of removing a weight, nats; right of 0 the data prefer it gone"))
+            spot = f'x="{LEFT + i * width:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle"'
+            parts.append(f"<text {spot}>{brief(edge)}</text>")
+    parts.append(labels("ΔF of removing a weight, nats", "weights, log scale"))
     edges = [float(f"{edge:.3g}") for edge in HISTOGRAM_EDGES]
     data = {"edges": edges, "frames": frames or [frame], "top": top, "bars": [LEFT, width, TOP, height]}
-    note = '<p class="note">grey: the weights before it; <span style="color:var(--c)">colour</span>: those it kept</p>'
-    note = note.replace("var(--c)", html.escape(colour(group)))
-    return figure(f"reduction before epoch {frame['epoch']}", "".join(parts), data, note)
+    colours = legend([("#9a9a9a", "weights before it"), (colour(group), "weights it kept")])
+    return figure(f"reduction before epoch {frame['epoch']}", "".join(parts), data, colours)

@@ -7,7 +7,7 @@ from typing import Any
 from .runs import Group
 from .table import COLUMNS
 
-HEAD = ("method", "file", "bytes", "dense", "gzipped", "dense, masked, gzipped", "batch of 1, ms", "batch of 128, ms")
+HEAD = ("method", "file", "bytes", "dense", "gzipped", "masked, gzipped", "ms at batch 1", "ms at batch 128")
 FIGURES = ("accuracy", "nll", "ece", "ece_floor", "rmse")
 
 
@@ -21,9 +21,10 @@ def section(groups: Sequence[Group]) -> list[str]:
     head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
     rows = "\n".join(_row(group, line, names) for group, line in found)
     note = (
-        "Times are medians on one core of the machine that wrote the file: the dense network → the file. Figures are "
+        "Sizes in bytes. Dense: the network before it was pruned, as a file; masked: that file with its zeros. Times "
     )
-    note += "of the one network in the file, not of averaged draws."
+    note += "are medians on one core of the machine that wrote the file: the dense network → the file. Figures are of "
+    note += "the one network in the file, not of averaged draws."
     return [
         "<h3>Exported files</h3>",
         '<div class="scroll"><table class="sortable">',
@@ -45,4 +46,4 @@ def _row(group: Group, line: dict[str, Any], names: Sequence[str]) -> str:
 
 
 def _times(pair: Sequence[float] | None) -> str:
-    return "–" if pair is None else f"{pair[0]:.3g} → {pair[1]:.3g}"
+    return "–" if pair is None else f"{pair[0]:.2g} → {pair[1]:.2g}"

@@ -56,10 +56,9 @@ def _overview(groups: Sequence[Group]) -> str:
         entries = "".join(f"<td>{_cell([g for g in groups if g.cell == (data, network)])}</td>" for data in sets)
         rows += f"<tr><td><b>{html.escape(network)}</b></td>{entries}</tr>\n"
     head = "".join(f"<th>{html.escape(data)}</th>" for data in sets)
-    note = "Accuracy, negative log-likelihood, calibration error and its floor, −ELBO, pruned fraction, where there is "
-    note += "such a figure. Click a cell for its curves."
+    note = "Columns are data sets, rows are networks. Each entry leads to its curves."
     return (
-        f'<h2>All cells</h2><p class="note">{note}</p>'
+        f'<h2>All comparisons</h2><p class="note">{note}</p>'
         f'<div class="scroll"><table class="grid"><tr><th></th>{head}</tr>\n{rows}</table></div>'
     )
 
@@ -67,12 +66,14 @@ def _overview(groups: Sequence[Group]) -> str:
 def _cell(groups: Sequence[Group]) -> str:
     if not groups:
         return "–"
-    _, rows, best = comparison(groups, SHOWN, brief=True)
-    return f'<a href="#{_anchor(groups[0].cell)}"><table>{_rows(rows, best)}</table></a>'
+    header, rows, best = comparison(groups, SHOWN, brief=True)
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in header)
+    return f'<a href="#{_anchor(groups[0].cell)}"><table><tr>{head}</tr>\n{_rows(rows, best)}</table></a>'
 
 
 def _circumstances(groups: Sequence[Group]) -> str:
-    devices = sorted({summary["device"] for group in groups for summary in group.summaries})
+    found = {summary["device"] for group in groups for summary in group.summaries}
+    devices = sorted({kind if kind == name else full for full in found for kind, _, name in [full.partition(": ")]})
     runs = sum(len(group.summaries) for group in groups)
     return f"{runs} run{'s' * (runs > 1)} · {html.escape(', '.join(devices))} · occamax {__version__}"
 
@@ -98,7 +99,8 @@ def _section(cell: tuple[str, str], groups: list[Group]) -> str:
     ]
     units = [found for found in map(pictures.first_layer, groups) if found is not None]
     if units:
-        parts += ["<h3>First layer: what the strongest units look at</h3>", *units]
+        note = "One square a unit: its weights from each pixel. White is zero, or removed."
+        parts += ["<h3>First layer: what the strongest units look at</h3>", f'<p class="note">{note}</p>', *units]
     return f"<section>{chr(10).join(parts)}</section>"
 
 
@@ -123,8 +125,10 @@ def _seeds(groups: list[Group]) -> str:
     return "± is the deviation over seeds." + (" Where there is none, it is one seed." if 1 in counts else "")
 
 
-def _charts(found: Sequence[str]) -> str:
-    return f'<div class="charts">{"".join(found)}</div>'
+def _charts(found: Sequence[str], note: str = "") -> str:
+    """Charts, side by side where there is room, and what they show in words."""
+    words = f'<p class="note">{html.escape(note)}</p>' if note else ""
+    return f'<div class="charts">{"".join(found)}{words}</div>'
 
 
 def _switches(groups: Sequence[Group]) -> str:
@@ -169,8 +173,9 @@ def _calibrated(groups: Sequence[Group]) -> list[str]:
     found = charts.reliability(groups)
     if found is None:
         return []
-    note = "Of the first seed, in bins of equal width. Below the diagonal a network is surer than it is right."
-    return ["<h3>Is it as sure as it is right?</h3>", _charts([found]), f'<p class="note">{note}</p>']
+    note = "Test examples by the confidence of the answer, in bins of equal width, of the first seed. On the diagonal "
+    note += "a network is as sure as it is right; below it, too sure."
+    return ["<h3>Is it as sure as it is right?</h3>", _charts([found], note)]
 
 
 def _reductions(group: Group) -> list[str]:
@@ -178,11 +183,15 @@ def _reductions(group: Group) -> list[str]:
     name, parts = html.escape(group.label), []
     found = charts.foretold(group)
     if found is not None:
-        parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>", _charts([found])]
-        parts.append(f'<p class="note">{html.escape(nats.in_words(group))}</p>')
+        parts += [f"<h3>{name}: what ΔF foretold of each reduction, and what was measured</h3>"]
+        parts.append(_charts([found], nats.in_words(group)))
     histograms = charts.evidence(group) if group.value("sparsity").any() and not group.is_point else []
     if histograms:
-        parts += [f"<h3>{name}: what the evidence said of each weight</h3>", _charts(histograms)]
+        note = (
+            "How many weights have which ΔF, over all layers, of the first seed. Right of 0 the data prefer the weight "
+        )
+        note += "gone; left of it they need it."
+        parts += [f"<h3>{name}: what the evidence said of each weight</h3>", _charts(histograms, note)]
     return parts
 
 
@@ -191,7 +200,7 @@ def _examples(groups: Sequence[Group]) -> list[str]:
     kept = [(group, words) for group, words in found if words is not None]
     if not kept:
         return []
-    parts = ["<h3>Test examples</h3>"]
+    parts = ['<h3>Test examples</h3><p class="note">What was said and how surely; # is the place in the test set.</p>']
     for i, (group, words) in enumerate(kept):
         is_open = " open" if i + 1 == len(kept) else ""
         parts.append(f"<details{is_open}><summary>{html.escape(group.label)}</summary>{words}</details>")
@@ -205,7 +214,9 @@ def _calibration(groups: list[Group]) -> list[str]:
         notes.append(f"Outputs divided by a temperature that held-out examples set: {', '.join(divided)}.")
     louder = [f"{group.label} by {group.noise:.3g}" for group in groups if group.noise is not None]
     if louder:
-        notes.append(f"Deviations of the weights multiplied by a number that they set too: {', '.join(louder)}.")
+        notes.append(
+            f"Deviations of the weights multiplied by a number that held-out examples set: {', '.join(louder)}."
+        )
     return [f'<p class="note">{html.escape(note)}</p>' for note in notes]
 
 

@@ -11,9 +11,9 @@ from .runs import Group
 
 UNITS = 24
 KINDS = {
-    "surest": "Surest of",
-    "least_sure": "Least sure of",
-    "wrong": "Wrong about, the surest first",
+    "surest": "Surest",
+    "least_sure": "Least sure",
+    "wrong": "Wrong, the surest first",
 }
 
 
@@ -35,8 +35,8 @@ def _card(one: dict[str, Any]) -> str:
     picture = one.get("picture")
     image = "" if picture is None else f'<img alt="{truth}" src="data:image/png;base64,{html.escape(picture)}">'
     is_right = one["said"] == one["truth"]
-    truly = "" if is_right else f"<br><small>is {truth}</small>"
-    words = f"<b>{said}</b> {one['confidence']:.0%}{truly}<br><small>test example {one['number']}</small>"
+    truly = "" if is_right else f"<br><small>truth: {truth}</small>"
+    words = f"<b>{said}</b> {one['confidence']:.0%}{truly}<br><small>#{one['number']}</small>"
     return f'<div class="card{"" if is_right else " wrong"}">{image}<p>{words}</p></div>'
 
 
@@ -53,7 +53,8 @@ def first_layer(group: Group) -> str | None:
     order = np.argsort(-np.linalg.norm(matrix, axis=1))[:UNITS]
     limit = float(np.abs(matrix[order]).max()) or 1.0
     images = "".join(f'<img alt="unit {unit}" src="{as_png(as_images(matrix)[unit] / limit)}">' for unit in order)
-    return f'<p class="note">{html.escape(f"{group.label}: {name}, ±{limit:.2g}")}</p><div class="units">{images}</div>'
+    words = html.escape(f"{group.label}: {name}, from −{limit:.2g} (blue) to {limit:.2g} (red)")
+    return f'<p class="note">{words}</p><div class="units">{images}</div>'
 
 
 def as_png(values: np.ndarray) -> str:

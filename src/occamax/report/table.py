@@ -73,10 +73,7 @@ def legend(groups: Sequence[Group]) -> str:
     which posteriors are tempered."""
     parts = []
     if len(groups) > 1:
-        parts.append(
-            "Bold: better than every other by more than the deviations over seeds of the two, taken together; with one "
-            "seed, simply the best, but of ECE only beyond what chance makes."
-        )
+        parts.append(_bold({len(group.summaries) for group in groups}))
     if any(np.isfinite(group.value("ece_floor")).any() for group in groups):
         parts.append("Floor: the ECE that a perfectly calibrated network with the same confidences would show.")
     if any(np.isfinite(group.value("ece")).any() > np.isfinite(group.value("ece_floor")).any() for group in groups):
@@ -90,10 +87,18 @@ def legend(groups: Sequence[Group]) -> str:
         words += "; none is bold among methods that hold out different examples" if _hold_out_others(bounds) else ""
         words += "; a point estimate has no such bound" if len(bounds) < len(groups) else ""
         parts.append(words + ".")
-    tempered = [f"{group.label} (KL weight {group.tempered:g})" for group in groups if group.tempered is not None]
+    tempered = [f"{group.label} (KL weight {group.tempered:.3g})" for group in groups if group.tempered is not None]
     if tempered:
         parts.append(f"Tempered posterior: {', '.join(dict.fromkeys(tempered))}.")
     return " ".join(parts)
+
+
+def _bold(seeds: set[int]) -> str:
+    """What bold means, by how many seeds the methods have."""
+    if seeds == {1}:
+        return "Bold: the best; of ECE only where the difference is more than chance makes."
+    words = "Bold: better than every other by more than the deviations over seeds of the two, combined"
+    return words + ("; where there is one seed, that is taken for none, except of ECE." if 1 in seeds else ".")
 
 
 def _hold_out_others(groups: Sequence[Group]) -> bool:
