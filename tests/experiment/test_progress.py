@@ -25,20 +25,21 @@ def shown(view, height=40):
 def test_the_live_view_shows_where_a_run_is():
     view = View("data · net · BMR · seed 0", epochs=4, done=0)
     assert "epoch 0/4 · compiling …" in shown(view)
-    view.take(1, 1234.5, 75.0, MEANS, {"first": 0.0, "second": 0.5}, "")
-    view.take(2, 1234.5, 75.0, {**MEANS, "accuracy": 0.75}, {"first": 0.25, "second": 0.5}, "it was undone")
+    bound = {"−ELBO": "1,234", "KL weight": "0.5"}
+    view.take(1, 1234.5, 75.0, MEANS, {"first": 0.0, "second": 0.5}, "", bound)
+    view.take(2, 1234.5, 75.0, {**MEANS, "accuracy": 0.75}, {"first": 0.25, "second": 0.5}, "it was undone", bound)
     text = shown(view)
     for words in (
-        "data · net · BMR", "epoch 2/4 · 1,234 steps/s · left 1:15", "accuracy  0.750  ▁█",
-        "neg_elbo 1234 (tempered ×0.5)", "first", "25%", "50%", "it was undone",
+        "data · net · BMR", "epoch 2/4 · 1,234 steps/s · left 1:15", "accuracy   0.750  ▁█",
+        "−ELBO      1,234", "KL weight    0.5", "pruned of each layer", "first", "25%", "50%", "it was undone",
     ):  # fmt: skip
         assert words in text
 
 
 def test_a_long_network_is_cut_short():
     view = View("t", 1, 0)
-    view.take(1, 1.0, 0.0, MEANS, {f"layer{i}": 0.5 for i in range(50)}, "")
-    assert "… and 42 more layers" in shown(view, height=20)
+    view.take(1, 1.0, 0.0, MEANS, {f"layer{i}": 0.5 for i in range(50)}, "", {})
+    assert "… and 44 more layers" in shown(view, height=20)
 
 
 def test_bars_and_sparklines():
@@ -49,7 +50,9 @@ def test_bars_and_sparklines():
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
     assert sparkline([2.0, 2.0]) == "▁▁"
     assert sparkline([float("nan")]) == ""
-    assert bound_as_text({"neg_elbo": 5.0, "kl_weight": 1.0}) == "neg_elbo 5"
+    assert bound_as_text({"neg_elbo": 5.0, "kl_weight": 1.0}) == {"−ELBO": "5"}
+    tempered = {"neg_elbo": 2178934.2, "kl_weight": 0.0036749}
+    assert bound_as_text(tempered) == {"−ELBO": "2,178,934", "KL weight": "0.0037"}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from .loop import Epoch
 from .program import Program
 
 SHOWN = ("accuracy", "nll", "ece", "rmse")
+WIDTHS = {"−ELBO": 9, "KL weight": 6}  # so that what follows stands in one column
 
 
 class Progress:
@@ -64,19 +65,26 @@ class Progress:
             undone = f"the reduction before epoch {epoch.number} was undone{_which(epoch.undone)}: no recovery"
         if self.view is not None and self.live is not None:
             layers = {} if self.program.method.reduction is None else layer_sparsity(self.program, epoch)
-            self.view.take(epoch.number, steps, left, means, layers, undone)
+            bound = {} if self._is_point else bound_as_text(means)
+            self.view.take(epoch.number, steps, left, means, layers, undone, bound)
             self.live.refresh()
             return
-        line = f"epoch {epoch.number:>3}/{self.config.epochs}  {self._figures(epoch, means, steps)}  left {clock(left)}"
+        words = f"{self._figures(epoch, means)}  {steps:5.0f} steps/s  left {clock(left)}"
+        line = f"epoch {epoch.number:>3}/{self.config.epochs}  {words}"
         self.console.print(line + (f"  {undone}" if undone else ""), soft_wrap=True)
 
-    def _figures(self, epoch: Epoch, means: dict[str, float], steps: float) -> str:
-        parts = [f"{steps:5.0f} steps/s", bound_as_text(means)]
-        parts += [f"{name} {means[name]:.3f}" for name in SHOWN if name in means]
+    @property
+    def _is_point(self) -> bool:
+        return not self.program.method.posterior.has_deviations
+
+    def _figures(self, epoch: Epoch, means: dict[str, float]) -> str:
+        parts = [f"{name} {means[name]:.3f}" for name in SHOWN if name in means]
         if self.program.method.reduction is not None:
-            shares = [f"{100 * share:.0f}" for share in layer_sparsity(self.program, epoch).values()]
+            shares = [f"{100 * share:2.0f}" for share in layer_sparsity(self.program, epoch).values()]
             shares = shares if len(shares) <= 8 else [*shares[:4], "…", *shares[-3:]]
             parts.append(f"sparsity {means['sparsity']:.3f} [{' '.join(shares)} %]")
+        bound = {} if self._is_point else bound_as_text(means)
+        parts += [f"{name} {text:>{WIDTHS.get(name, 0)}}" for name, text in bound.items()]
         return "  ".join(parts)
 
 
@@ -87,17 +95,25 @@ class View:
         self.title, self.epochs, self.done = title, epochs, done
         self.began, self.words, self.undone = time.perf_counter(), "compiling …", ""
         self.past: dict[str, list[float]] = {}
-        self.bound, self.layers = "", {}
+        self.bound: dict[str, str] = {}
+        self.layers: dict[str, float] = {}
 
     def take(
-        self, epoch: int, steps: float, left: float, means: dict[str, float], layers: dict[str, float], undone: str
+        self,
+        epoch: int,
+        steps: float,
+        left: float,
+        means: dict[str, float],
+        layers: dict[str, float],
+        undone: str,
+        bound: dict[str, str],
     ) -> None:
         """An epoch is over."""
         self.done, self.words = epoch, f"{steps:,.0f} steps/s · left {clock(left)}"
         for name in (*SHOWN, *(("sparsity",) if layers else ())):
             if name in means:
                 self.past.setdefault(name, []).append(means[name])
-        self.bound, self.layers, self.undone = bound_as_text(means), layers, undone or self.undone
+        self.bound, self.layers, self.undone = bound, layers, undone or self.undone
 
     def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
         elapsed = clock(time.perf_counter() - self.began)
@@ -106,12 +122,16 @@ class View:
         yield Text(f"{bar(share, 30)} epoch {self.done}/{self.epochs} · {self.words} · {elapsed} so far", no_wrap=True)
         if self.past:
             figures = Table.grid(padding=(0, 2))
+            figures.add_column()
+            figures.add_column(justify="right")
             for name, values in self.past.items():
                 figures.add_row(name, f"{values[-1]:.3f}", Text(sparkline(values), "cyan"))
+            for name, text in self.bound.items():
+                figures.add_row(Text(name, "dim"), Text(text, "dim"))
             yield figures
-            yield Text(self.bound, "dim")
         if self.layers:
-            yield self._layers(max(4, console.height - 12))
+            yield Text("pruned of each layer", "dim")
+            yield self._layers(max(4, console.height - 14))
         if self.undone:
             yield Text(self.undone, "yellow")
 
@@ -141,10 +161,11 @@ def sparkline(values: Sequence[float], width: int = 30) -> str:
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * (value - low) / span))] for value in shown)
 
 
-def bound_as_text(means: dict[str, float]) -> str:
-    """The evidence bound; it says so where a tempered one is minimised."""
-    weight = means["kl_weight"]
-    return f"neg_elbo {means['neg_elbo']:.4g}" + ("" if weight in (0.0, 1.0) else f" (tempered ×{weight:.2g})")
+def bound_as_text(means: dict[str, float]) -> dict[str, str]:
+    """The evidence bound, at a KL weight of one, and that which is minimised where it is another."""
+    bound, weight = means["neg_elbo"], means["kl_weight"]
+    found = {"−ELBO": f"{bound:,.0f}" if abs(bound) >= 100 else f"{bound:.4g}"}
+    return found if weight in (0.0, 1.0) else found | {"KL weight": f"{weight:.2g}"}
 
 
 def layer_sparsity(program: Program, epoch: Epoch) -> dict[str, float]:
@@ -181,4 +202,4 @@ def print_summary(path: Path, summary: dict[str, Any], is_point: bool = False) -
     shown = figures_as_text({name: summary[name] for name in names if name in summary})
     console.print("  ".join(f"{name} {text}" for name, text in shown.items()), soft_wrap=True)
     if summary.get("kl_weight", 1.0) != 1.0 and not is_point:
-        console.print(f"a tempered posterior: KL weight {summary['kl_weight']:g}", soft_wrap=True)
+        console.print(f"a tempered posterior: KL weight {summary['kl_weight']:.3g}", soft_wrap=True)
