@@ -620,6 +620,34 @@ CRITERIA = [
     ),
 ]
 
+COUNTING = _of(
+    "reduction/counting.py",
+    (
+        "a share is rounded down",
+        "whole + (digits[BEHIND - 1] >> BITS - 1)",
+        "whole",
+        "reduction/test_counting.py::test_a_share_that_is_known_when_compiled_is_counted_exactly",
+    ),
+    (
+        "a share is rounded by float32",
+        "whole + (digits[BEHIND - 1] >> BITS - 1)",
+        "jnp.round(share * count).astype(count.dtype)",
+        "reduction/test_counting.py::test_a_share_that_is_found_in_the_run_is_counted_exactly",
+    ),
+    (
+        "a little more than a whole number is that number",
+        "jnp.any(jnp.stack(digits) > 0)",
+        "(digits[-1] > 0)",
+        "reduction/test_counting.py::test_shares_beside_a_whole_number_or_a_half",
+    ),
+    (
+        "what comes after the digits is nothing",
+        "(count > 0) & is_more",
+        "(count > 0) & False",
+        "reduction/test_counting.py::test_a_share_that_is_known_when_compiled_is_counted_exactly",
+    ),
+)
+
 REDUCE = [
     *_of(
         "reduction/reducing.py",
@@ -630,9 +658,15 @@ REDUCE = [
             "reduction/test_reduce.py::test_evidence_goes_back_on_the_temper",
         ),
         (
+            "the pace is rounded by float32",
+            "least = share_of_or_more(jnp.sum(beliefs.reducible), reduction.least_left(progress))",
+            "least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)",
+            "reduction/test_counting.py::test_the_pace_is_counted_exactly",
+        ),
+        (
             "a share of all is left, not of what may go",
-            "jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible))",
-            "jnp.ceil(reduction.least_left(progress) * beliefs.reducible.size)",
+            "share_of_or_more(jnp.sum(beliefs.reducible),",
+            "share_of_or_more(jnp.int32(beliefs.reducible.size),",
             "reduction/test_reduce.py::test_no_more_goes_than_may",
         ),
         (
@@ -822,6 +856,12 @@ REDUCE = [
 LAYOUT = [
     *_of(
         "structure/layout.py",
+        (
+            "one weight more than can be counted",
+            "if self.size >= MOST_WEIGHTS:",
+            "if self.size > MOST_WEIGHTS:",
+            "reduction/test_counting.py::test_more_weights_than_can_be_counted_are_refused",
+        ),
         (
             "every order is row by row",
             "        if self.has_rows_first:\n",
@@ -1948,5 +1988,6 @@ FAULTS = [
     *(*OBJECTIVE, *MODEL, *POSTERIORS, *PRIORS, *ESTIMATORS, *OPTIMISERS, *SCHEDULES, *DELTA_F, *CRITERIA, *REDUCE),
     *(*LAYOUT, *COMPACTION, *EVALUATION, *DROPOUT, *LOOP, *DATA, *STORAGE, *EXPORT, *TEXT, *INTEROP, *TRAINED),
     *SUITED,
+    *COUNTING,
     *(fault for file, rows in REPORT.items() for fault in _of(file, *rows)),
 ]

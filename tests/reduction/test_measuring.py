@@ -21,7 +21,7 @@ from occamax.inference.priors import FlatPrior
 from occamax.inference.schedules import Constant
 from occamax.inference.training import start
 from occamax.reduction import Evidence, Measuring, Reduction, reduce
-from occamax.reduction.criteria import Beliefs, share_of
+from occamax.reduction.criteria import Beliefs
 from occamax.reduction.proposing import of_units, of_weights
 from occamax.structure.units import Part, Units
 
@@ -211,18 +211,6 @@ def test_a_bound_reduction_needs_examples():
     model, _ = linear()
     with pytest.raises(ArgumentError, match="examples: none given"):
         reduce(model, believed(np.zeros(WEIGHTS), 0.5), replace(ALL, measuring=Measuring(binding=True)))
-
-
-@given(st.integers(0, 2**31 - 1), st.floats(0.0, 1.0))
-def test_a_share_is_counted_exactly(count, share):
-    found, wanted = int(share_of(jnp.int32(count), share)), share * count
-    assert abs(found - wanted) <= 0.5 + 1e-4
-
-
-def test_a_share_of_many_is_a_whole_number():
-    assert int(share_of(jnp.int32(2**31 - 1), 1.0)) == 2**31 - 1
-    assert int(share_of(jnp.int32(100_000_001), 0.999)) == 99_900_001
-    assert int(share_of(jnp.int32(10), 0.95)) in (9, 10)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5))

@@ -5,7 +5,6 @@ Score, decision and schedule are three things. Scores order the weights; criteri
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import product
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..structure.layout import PRODUCTS, Block, Layout
+from .counting import share_of
 
 
 class Beliefs(NamedTuple):
@@ -268,7 +268,7 @@ class TargetSparsity(Told):
 
     def decide(self, layout, beliefs):
         def most(counted: Array) -> Array:
-            """How many go: on the way to the target to the nearest that float32 knows, then exactly."""
+            """How many go: of a share that is known to float32 on the way to the target, then as it was given."""
             last = share_of(jnp.sum(counted), float(self.sparsity))
             if not self.reach:
                 return last
@@ -340,22 +340,6 @@ def _drop_lowest(score: Array, count: Int[Array, ""]) -> tuple[Array, Array]:
     """Keeps all but the `count` lowest; also the lowest score kept."""
     drop = lowest(score, count)
     return ~drop, jnp.min(jnp.where(drop, jnp.inf, score))
-
-
-def share_of(count: Int[Array, ""], share: Float[Array, ""] | float) -> Int[Array, ""]:
-    """A share of a count as the nearest whole number. Float32 holds every whole number up to 16.7 million only; a share
-    that is known when it is compiled is therefore taken digit by digit, to 48 bits of it."""
-    if not isinstance(share, float | int):
-        return jnp.round(share * count).astype(count.dtype)
-    of_share = [round(share * 2.0**48) >> 12 * i & 4095 for i in range(4)] + [int(share)]
-    of_count = [count >> 12 * i & 4095 for i in range(3)]
-    digits = [jnp.zeros_like(count)] * 8
-    for (i, one), (j, other) in product(enumerate(of_share), enumerate(of_count)):
-        digits[i + j] = digits[i + j] + one * other
-    digits[3] = digits[3] + 2048  # a half: what is below it is cut off
-    for i in range(7):
-        digits[i + 1] = digits[i + 1] + (digits[i] >> 12)
-    return (digits[4] & 4095) + ((digits[5] & 4095) << 12) + (digits[6] << 24)
 
 
 def lowest(score: Float[Array, "n"], count: Int[Array, ""]) -> Bool[Array, "n"]:

@@ -18,6 +18,7 @@ from ..inference.training import REDUCTION_STREAM, Batch, State
 from ..structure.layout import Layout
 from ..structure.units import Units
 from .costs import UnitCost, Weights
+from .counting import share_of_or_more
 from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal, retempered
 from .measuring import Change, Judge, Measuring, alone, largest_part
@@ -202,7 +203,7 @@ def _no_faster_than(
     if reduction.least_left is None:
         return None, None
     count = jnp.sum(beliefs.mask & beliefs.reducible)
-    least = jnp.ceil(reduction.least_left(progress) * jnp.sum(beliefs.reducible)).astype(count.dtype)
+    least = share_of_or_more(jnp.sum(beliefs.reducible), reduction.least_left(progress))
     most = jnp.maximum(count - least, 0)
     return most, most / jnp.maximum(count, 1)
 

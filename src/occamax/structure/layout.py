@@ -28,6 +28,7 @@ from .roles import Role
 T = TypeVar("T")
 Fixed = Callable[[Any], Any] | Sequence[str] | None
 PRODUCTS = ("matmul", "conv")  # kinds whose last one used is the output layer
+MOST_WEIGHTS = 2**31  # places in the vector, and counts of them, have 32 bits
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,13 @@ class Layout:
     blocks: tuple[Block, ...]
     fixed: tuple[str, ...] = ()
     is_normalised: bool = field(default=False, compare=False)
+
+    def __post_init__(self):
+        if self.size >= MOST_WEIGHTS:
+            raise LayoutError(
+                f"network: has {self.size:,} random weights; they are counted in 32 bits, so there must be fewer than "
+                f"{MOST_WEIGHTS:,}. Name parts of it in `fixed`."
+            )
 
     @staticmethod
     def of(network: Any, roles: Sequence[Role], fixed: Fixed = None) -> "Layout":
