@@ -83,21 +83,20 @@ class Devices:
                 f"--micro-batches: {micro_batches} given, for {own} examples a device; it must divide them"
             )
 
-    def share(self, slope: Callable[..., Any], *arguments: Any) -> Any:
+    def share(self, slope: Callable[..., Any], averages_draw: bool, *arguments: Any) -> Any:
         """Inside a compiled program: the gradient and its figures over a batch of which each device sees a part. They
-        are averaged as one vector: one collective a step, whatever the number of layers."""
+        are averaged as one vector, whatever the number of layers; the gradient where the weights were drawn, if the
+        slope `averages_draw`."""
         if self.mesh is None:
-            return alone(slope, *arguments)
+            return alone(slope, averages_draw, *arguments)
         posterior, mask, buffers, batch, key, weight = arguments
         total = len(batch[0])
 
         def local(posterior: Any, mask: Any, buffers: Any, batch: Any, key: Any, weight: Any) -> Any:
             own = len(batch[0])
-            part = BatchPart(jax.lax.axis_index(AXIS) * own, total, AXIS)
-            found = slope(posterior, mask, buffers, batch, key, weight, part)
-            real, rest = eqx.partition(found, eqx.is_inexact_array)  # counters and flags are the same everywhere
-            vector, restore = ravel_pytree(real)
-            return eqx.combine(restore(jax.lax.pmean(vector, AXIS)), rest)
+            part = BatchPart(jax.lax.axis_index(AXIS) * own, total, AXIS, averages_draw)
+            gradient, rest = slope(posterior, mask, buffers, batch, key, weight, part)
+            return (gradient, _averaged(rest)) if averages_draw else _averaged((gradient, rest))
 
         everywhere = PartitionSpec()
         specs = (everywhere, everywhere, everywhere, PartitionSpec(AXIS), everywhere, everywhere)
@@ -199,6 +198,13 @@ class Devices:
     def _sharding(self, *axes: str | None) -> NamedSharding:
         assert self.mesh is not None
         return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+
+def _averaged(tree: Any) -> Any:
+    """The mean over the devices, of one vector; counters and flags are the same everywhere."""
+    real, rest = eqx.partition(tree, eqx.is_inexact_array)
+    vector, restore = ravel_pytree(real)
+    return eqx.combine(restore(jax.lax.pmean(vector, AXIS)), rest)
 
 
 def choose_devices(words: str | None, shard_weights: bool = False) -> Devices:

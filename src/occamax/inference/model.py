@@ -2,6 +2,7 @@
 arise from what it puts out."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,12 +23,13 @@ from .recomputing import recomputing
 
 
 class BatchPart(NamedTuple):
-    """Some examples of a batch: the number of the first, how many the whole batch has, and the axis of devices that
-    share it, if any do."""
+    """Some examples of a batch: the number of the first, how many the whole batch has, the axis of devices that share
+    it, if any do, and whether they average the gradient at the draw of the weights, the same on all of them."""
 
     start: Int[Array, ""] | int
     total: int
     axis: str | None
+    averages_draw: bool = False
 
 
 class Model(eqx.Module):
@@ -169,7 +171,9 @@ class Model(eqx.Module):
         """An unbiased estimate of E_q[ln p(y | x, w)] for each example, from one draw, and the buffers after it.
         `part`: which examples of a larger batch these are."""
         draw_key, dropout_key = jax.random.split(key)
-        latents = posterior.draw(draw_key)
+        latents: Any = posterior.draw(draw_key)
+        if part is not None and part.axis is not None and part.averages_draw:
+            latents = averaged_gradient(latents, part.axis)
         if estimator.is_local:
             outputs, after = self._local_outputs(posterior, estimator, mask, latents, batch[0], key, part), ()
         else:
@@ -232,3 +236,15 @@ def keys_of(key: PRNGKeyArray, count: int, part: BatchPart | None) -> Key[Array,
     if part is None:
         return jax.random.split(key, count)
     return jax.lax.dynamic_slice_in_dim(jax.random.split(key, part.total), part.start, count)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def averaged_gradient(vector: Float[Array, "n"], axis: str) -> Float[Array, "n"]:
+    """The vector, which all devices of an axis have; its gradient is the mean of theirs."""
+    return vector
+
+
+averaged_gradient.defvjp(
+    lambda vector, axis: (vector, None),
+    lambda axis, _, gradient: (jax.lax.pmean(gradient, axis),),
+)

@@ -153,10 +153,10 @@ def draws(
 
 Share = Callable[
     ..., Any
-]  # (slope, posterior, mask, buffers, batch, key, kl_weight) → what the slope gives, see `alone`
+]  # (slope, averages_draw, posterior, mask, buffers, batch, key, kl_weight) → what the slope gives, see `alone`
 
 
-def alone(slope: Callable[..., Any], *arguments: Any) -> Any:
+def alone(slope: Callable[..., Any], averages_draw: bool, *arguments: Any) -> Any:
     """The whole batch on one device."""
     return slope(*arguments, None)
 
@@ -213,7 +213,10 @@ class Stepper:
 
         before: Any = state.posterior
         whole = slope if self.micro_batches == 1 else in_micro_batches(slope, self.micro_batches)
-        gradient, (info, buffers) = self.share(whole, before, state.mask, state.buffers, batch, key, state.kl_weight)
+        # Devices that have one draw of the weights average the gradient there: half the numbers of the posterior's
+        averages_draw = self.micro_batches == 1 and not self.estimator.is_local
+        given = before, state.mask, state.buffers, batch, key, state.kl_weight
+        gradient, (info, buffers) = self.share(whole, averages_draw, *given)
         temper = state.kl_weight / data_size
         updates, optimizer_state = self.optimizer.update(gradient, state.optimizer, before, temper=temper)
         after = eqx.apply_updates(before, updates)
