@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from occamax.data import SOURCES, find, load, load_data
+from occamax.data._sorted import sort_images, unsort_images
 from occamax.data._sources import CifarSource, Download, IdxSource
 from occamax.errors import ArgumentError, DataError
 
@@ -206,8 +207,25 @@ def test_the_embedded_set():
     assert dataset.train.inputs.shape == (10000, 1, 28, 28)
     assert dataset.test.inputs.shape == (2000, 1, 28, 28)
     assert np.array_equal(np.unique(dataset.train.targets), np.arange(10))
+    digests = [hashlib.sha256(split.inputs.tobytes()).hexdigest() for split in (dataset.train, dataset.test)]
+    assert digests == [  # of the first images as they were published
+        "2929ae1c7b89e0ee6587bbe4911fd5f0a5dafe21ae6ed9b737173cbfe20c12c9",
+        "09bbac78738f0229a68f7ca74e62665d7fb34f45ea7a3509ab5c4a202c1370de",
+    ]
     size = sum((SOURCES["fashion_mini"].system_folder / f).stat().st_size for f in SOURCES["fashion_mini"].files)
-    assert size < 5e6
+    assert size < 4.2e6
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 4), (40, 6, 5)])
+def test_sorted_images_come_back(shape):
+    """Noise, and few values, of which many are equal."""
+    random = np.random.default_rng(0)
+    for values in (256, 3):
+        images = (255 * random.integers(0, values, shape) // (values - 1)).astype(np.uint8)
+        pixels = sort_images(images)
+        assert np.array_equal(np.sort(pixels, axis=None), np.sort(images, axis=None))
+        assert np.array_equal(unsort_images(pixels), images)
+    assert not np.array_equal(sort_images(images), images) or images.size == 1
 
 
 def test_standardised_inputs_have_mean_zero_and_deviation_one():

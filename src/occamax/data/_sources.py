@@ -12,6 +12,7 @@ from ._dataset import Dataset, Split
 from ._decode import check_labels, read_idx, read_records
 from ._packages import Package
 from ._prints import file_print
+from ._sorted import unsort_images
 from ._text import TextEncoder, read_rated
 
 EMBEDDED = Path(__file__).parent / "embedded"
@@ -95,8 +96,25 @@ class IdxSource(Source):
         return Dataset(self.name, train, test, self.class_names)
 
     def _read_split(self, images: Path, labels: Path, count: int) -> Split:
-        pixels = read_idx(images, (count, self.side, self.side))[:, None]
+        pixels = self._read_images(images, count)[:, None]
         return Split(pixels, check_labels(read_idx(labels, (count,)), len(self.class_names), labels))
+
+    def _read_images(self, path: Path, count: int) -> np.ndarray:
+        return read_idx(path, (count, self.side, self.side))
+
+
+@dataclass(frozen=True)
+class SortedIdxSource(IdxSource):
+    """The same, packed, with the pixels of the images in the order of `sort_images`."""
+
+    suffix: str = ".xz"
+
+    @property
+    def files(self):
+        return tuple(name.replace("idx3-ubyte", "idx3-ubyte.sorted") for name in super().files)
+
+    def _read_images(self, path, count):
+        return unsort_images(super()._read_images(path, count))
 
 
 @dataclass(frozen=True)
@@ -186,7 +204,7 @@ def _idx_downloads(address: str, *md5: str) -> tuple[Download, ...]:
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
-        IdxSource("fashion_mini", "fashion_mini", FASHION, counts=(10000, 2000), suffix=".xz", system_folder=EMBEDDED),
+        SortedIdxSource("fashion_mini", "fashion_mini", FASHION, counts=(10000, 2000), system_folder=EMBEDDED),
         IdxSource(
             "fashion_mnist",
             "fashion-mnist",
