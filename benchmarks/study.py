@@ -52,7 +52,10 @@ def steps() -> dict[str, Method]:
         "bmr": {"calibration": Calibration(), "name": "bmr", "target_rate_factor": 2.0},
     }.items():
         method = found[name] = changed(method, **change)
-    assert all(getattr(method, field.name) == getattr(BMR(normalised=None, trained=None), field.name) for field in fields(Method))
+    assert all(
+        getattr(method, field.name) == getattr(BMR(normalised=None, trained=None), field.name)
+        for field in fields(Method)
+    )
     return found
 
 
