@@ -109,7 +109,10 @@ def _network(given: Any, stored: dict[str, str], method: Method, outputs: int, e
     source = network_from(stored) if given is None else given
     if source is None:
         kind = stored.get("class", "a network")
-        raise RunError(f"network: this run is of a network of your own ({kind}); pass it: ox.load(path, network)")
+        raise RunError(
+            f"network: this run is of a network of your own ({kind}); pass it: ox.load(path, network), or on the "
+            "command line --network package.module:function"
+        )
     if not isinstance(source, NetworkSource):
         return source
     build = source.template if "name" in source.as_data() else source.network
