@@ -59,7 +59,7 @@ def test_the_file_is_at_its_own_temperature(run, tmp_path, capsys):
     print_measured(found[0], paths[0])
     said = capsys.readouterr().out.replace("\n", " ")
     assert f"the file is the mean network, with a temperature of its own: {own:.3g}" in said
-    assert f"of a tempered posterior: KL weight {run.summary['kl_weight']:g}" in said
+    assert f"of a tempered posterior: KL weight {run.summary['kl_weight']:.3g}" in said
     print_measured(found[2], paths[2])
     assert "temperature" not in capsys.readouterr().out
 

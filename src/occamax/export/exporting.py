@@ -125,9 +125,8 @@ def export_network(
         open_export(files[1], threads=1)  # what is kept can be read
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
-    sizes = _sizes(form, contents, dense, small)
-    said = {"temperature": source.temperature, "tempered": source.tempered, "hastened": cost}
-    return Measured(units=units, **said, **sizes, **found)
+    found |= _sizes(form, contents, dense, small) | {"temperature": source.temperature, "tempered": source.tempered}
+    return Measured(units=units, hastened=cost, **found)
 
 
 def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict[str, Any]:
@@ -230,16 +229,8 @@ def _measured(
     found = on_all_cores(after, inputs) if is_onnx else in_parts(after, inputs, TESTED_SECONDS, 500)
     compared = min(len(found), len(expected))
     differences = _differences(source, expected[:compared], found[:compared])
-    difference = float(differences.max())
     what = "of a probability" if source.is_classes else "as a share of the targets' deviation"
-    if int8:
-        if not differences.mean() <= PARITY_INT8:
-            raise ExportError(
-                f"--int8: the file differs from the trained network by {differences.mean():.2g} {what} on average; "
-                "nothing was written. Leave --int8 out."
-            )
-    elif not difference <= PARITY:
-        raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
+    _check_parity(differences, what, int8)
     sizes, clock = (BATCHES, time.perf_counter) if limit is None else ((*BATCHES, limit.batch), time.thread_time)
     asks = {"dense": before, "file": after}
     if int8:
@@ -258,13 +249,26 @@ def _measured(
     return {
         "milliseconds": beside("dense"),
         "milliseconds_float": beside("floats") if int8 else None,
-        "difference": difference,
+        "difference": float(differences.max()),
         "difference_of": what,
         "compared": compared,
         "figures": figures(found),
         "tested": 0 if source.test is None else len(found),
         "instead": Instead(*sizes_of(files[4]), own, figures(on_all_cores(asks["instead"], inputs))) if own else None,
     }
+
+
+def _check_parity(differences: np.ndarray, what: str, int8: bool) -> None:
+    """Refuses a file that does not say what the network says."""
+    difference = float(differences.max())
+    if int8:
+        if not differences.mean() <= PARITY_INT8:
+            raise ExportError(
+                f"--int8: the file differs from the trained network by {differences.mean():.2g} {what} on average; "
+                "nothing was written. Leave --int8 out."
+            )
+    elif not difference <= PARITY:
+        raise ExportError(f"the file differs from the trained network by {difference:.2g} {what}; nothing was written")
 
 
 def _timed(
