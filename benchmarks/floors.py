@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import trials
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 import occamax as ox
 from occamax.experiment.environment import environment
@@ -31,7 +31,7 @@ def probabilities(mean: float, classes: int, examples: int, seed: int = 0) -> np
         weights = np.exp(np.exp(log_scale) * (normal - normal.max(1, keepdims=True)))
         return weights / weights.sum(1, keepdims=True)
 
-    return at(brentq(lambda log_scale: at(log_scale).max(1).mean() - mean, -4.0, 8.0))
+    return at(root_scalar(lambda log_scale: at(log_scale).max(1).mean() - mean, bracket=(-4.0, 8.0)).root)
 
 
 def alike(mean: float, examples: int) -> np.ndarray:

@@ -116,7 +116,7 @@ def _beyond_chance(cells: Cells) -> str:
     for own in cells.values():
         theirs = min((own[name] for name in BAYESIAN if name != "bmr-paper"), key=lambda row: row.ours["ece"])
         both = (own["bmr-paper"], theirs)
-        chance = float(np.hypot(*((row.deviation or {}).get("ece") or ECE_CHANCE for row in both)))
+        chance = float(np.linalg.norm([(row.deviation or {}).get("ece") or ECE_CHANCE for row in both]))
         difference = theirs.ours["ece"] - both[0].ours["ece"]
         ahead, behind = ahead + (difference > chance), behind + (difference < -chance)
     return f"beyond chance {ahead} ahead, {behind} behind"
