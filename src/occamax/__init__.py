@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .data import dataset_of as dataset_of
     from .data import load_data as load_data
     from .data import open_arrays as open_arrays
+    from .data import open_images as open_images
     from .errors import ArgumentError as ArgumentError
     from .errors import DataError as DataError
     from .errors import DivergedError as DivergedError
@@ -118,7 +119,7 @@ _MODULES = {
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",
-        "load_data", "open_arrays",
+        "load_data", "open_arrays", "open_images",
     ),
     "errors": (
         "ArgumentError", "DataError", "DivergedError", "ExportError", "LayoutError", "OccamaxError", "RunError",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from occamax.data import load_data, open_data, reopen
-from occamax.data._images import _parts
+from occamax.data._images import parts_of
 from occamax.errors import ArgumentError, DataError
 
 
@@ -97,7 +97,7 @@ def test_a_class_may_be_called_train(tmp_path):
         for i in range(2):
             write_image(tmp_path / name / f"{i}.png", i)
     assert open_data(tmp_path).class_names == ("bus", "train")
-    assert _parts(tmp_path)[0] == {"train": tmp_path}
+    assert parts_of(tmp_path)[0] == {"train": tmp_path}
 
 
 def test_both_validation_and_test_are_there(tmp_path):

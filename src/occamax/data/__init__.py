@@ -4,6 +4,7 @@ read into arrays."""
 from ._arrays import dataset_of as dataset_of
 from ._dataset import Dataset as Dataset
 from ._dataset import Split as Split
+from ._image_stream import open_images as open_images
 from ._locate import data_folders as data_folders
 from ._locate import find as find
 from ._locate import load as load

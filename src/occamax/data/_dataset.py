@@ -91,7 +91,7 @@ class Dataset:
         column of a table, of each feature of a sequence. A constant column has deviation 1."""
         inputs = self.train.inputs
         if _is_images(inputs):
-            return _byte_statistics(inputs)
+            return byte_statistics(inputs)
         if not np.issubdtype(inputs.dtype, np.floating):
             raise ArgumentError(f"{self.name}: {inputs.dtype} tokens have no statistics; they are taken as they are")
         return _float_statistics(inputs, 1 + self._axis % (inputs.ndim - 1))
@@ -133,7 +133,7 @@ class Dataset:
         floats, to zero mean and unit deviation; integer tokens as they are."""
         inputs = self.train.inputs
         if _is_images(inputs):
-            return Standardise(*self.statistics, pad=0 if size is None else self._padding(size))
+            return Standardise(*self.statistics, pad=0 if size is None else padding(self.shape, size))
         if size is not None:
             raise ArgumentError(f"size: {size} given, but {self.name} holds {_kind(inputs)}, no images of bytes to pad")
         if inputs.dtype == np.uint8 and inputs.ndim == 3:
@@ -142,15 +142,17 @@ class Dataset:
             return StandardiseColumns(*self.statistics, axis=self._axis)
         return AsIs()
 
-    def _padding(self, size: int) -> int:
-        _, height, width = self.shape
-        pad = (size - height) // 2
-        if pad < 0 or (height + 2 * pad, width + 2 * pad) != (size, size):
-            raise ArgumentError(
-                f"size: {size} given, but images of {height} × {width} cannot be padded to it by as many pixels on "
-                f"every side; open the data with size={size} to resize them"
-            )
-        return pad
+
+def padding(shape: tuple[int, ...], size: int) -> int:
+    """Of black pixels on every side, so that images of this shape become `size` × `size`."""
+    _, height, width = shape
+    pad = (size - height) // 2
+    if pad < 0 or (height + 2 * pad, width + 2 * pad) != (size, size):
+        raise ArgumentError(
+            f"size: {size} given, but images of {height} × {width} cannot be padded to it by as many pixels on every "
+            f"side; open the data with size={size} to resize them"
+        )
+    return pad
 
 
 def is_channels_last(inputs: np.ndarray) -> bool:
@@ -169,7 +171,8 @@ def _kind(inputs: np.ndarray) -> str:
     return f"{inputs.dtype} of shape ({', '.join(['n', *map(str, inputs.shape[1:])])})"
 
 
-def _byte_statistics(inputs: np.ndarray) -> Statistics:
+def byte_statistics(inputs: np.ndarray) -> Statistics:
+    """Of each channel of images, in units of 0 to 1."""
     counts = np.stack([np.bincount(inputs[:, c].ravel(), minlength=256) for c in range(inputs.shape[1])])
     share = counts / counts.sum(1, keepdims=True)
     levels = np.arange(256) / 255.0

@@ -1,10 +1,6 @@
 """A user's folder of class folders of images → a data set."""
 
 import hashlib
-import io
-import struct
-import warnings
-import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +10,13 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ._dataset import Dataset, Split
+from ._decoding import broken_named, decoded, warnings_heeded
 from ._options import Options
 from ._prints import Prints, folder_print
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 TRAIN, TEST = "train", ("test", "val", "validation", "valid")  # the first that is there is the test set
 LAYOUT = "It must hold one folder of PNG or JPEG images per class, or train/ and test/ with such folders in them."
-GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr")  # Pillow's modes of 8 bits
-BROKEN = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    Warning,
-)  # what Pillow raises on bad files
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,25 +35,20 @@ def open_folder(path: Path, options: Options) -> Dataset:
     if options.task == "regression":
         raise ArgumentError(f"task: regression given, but {path} is a folder of images, whose folders are classes")
     found: Counter[str] = Counter()
-    parts, unused = _parts(path)
-    listed = {part: _classes(folder, found) for part, folder in parts.items()}
-    class_names = tuple(listed["train"])
-    if len(class_names) < 2:
-        raise DataError(
-            f"{path}: holds one class folder, {', '.join(class_names)}; there must be two or more. {LAYOUT}"
-        )
-    if strange := [name for name in listed.get("test", {}) if name not in class_names]:
-        raise DataError(f"{parts['test']}: holds class {strange[0]}, which is not among those for training; rename it")
+    parts, unused = parts_of(path)
+    folders = {part: class_folders(folder, found) for part, folder in parts.items()}
+    class_names = check_classes(path, parts, folders)
+    listed = {part: {own.name: images_in(own, found) for own in folders[part]} for part in parts}
     pictures = {part: _read(classes, options.size, found) for part, classes in listed.items()}
     train, test = _splits(pictures, class_names, options)
     origin: dict[str, Any] = {"kind": "folder", "path": str(path.resolve()), "options": options.as_dict()}
     origin |= {"files": _prints(pictures), "ignored": found["ignored"], "unused": unused}
-    origin |= {"resized": found["resized"], "colour": _colour(found), "transparency_dropped": found["transparent"]}
+    origin |= {"resized": found["resized"], "colour": colour_of(found), "transparency_dropped": found["transparent"]}
     origin["test"] = parts["test"].name if "test" in parts else "a share of each class"
     return Dataset(path.resolve().name, train, test, class_names, origin)
 
 
-def _parts(path: Path) -> tuple[dict[str, Path], list[str]]:
+def parts_of(path: Path) -> tuple[dict[str, Path], list[str]]:
     """The folders that hold class folders, and those left out. A class may be called train: the parts are parts only
     where nothing else is beside them and there are folders in them."""
     folders = {folder.name.lower(): folder for folder in _folders(path)}
@@ -81,25 +63,39 @@ def _folders(path: Path) -> list[Path]:
     return sorted(item for item in path.iterdir() if item.is_dir() and not item.name.startswith("."))
 
 
-def _classes(path: Path, found: Counter[str]) -> dict[str, list[Path]]:
-    """The image files of each class, both sorted by name."""
+def class_folders(path: Path, found: Counter[str]) -> list[Path]:
+    """The folder of each class, sorted by name."""
     folders = _folders(path)
     if not folders:
         arrays = " Arrays on disk are for occamax.open_arrays." if (path / "inputs.npy").exists() else ""
         raise DataError(f"{path}: holds no folders. {LAYOUT}{arrays}")
     found["ignored"] += sum(not item.is_dir() for item in path.iterdir())
-    classes = {}
-    for folder in folders:
-        items = sorted(folder.iterdir())
-        nested = [item for item in items if item.is_dir() and not item.name.startswith(".")]
-        if nested:
-            raise DataError(f"{nested[0]}: a folder inside a class folder. Move its images up, or it away. {LAYOUT}")
-        images = [item for item in items if item.suffix.lower() in SUFFIXES and not item.name.startswith(".")]
-        found["ignored"] += len(items) - len(images)
-        if not images:
-            raise DataError(f"{folder}: a class folder without PNG or JPEG images. Remove it, or put some there.")
-        classes[folder.name] = images
-    return classes
+    return folders
+
+
+def check_classes(path: Path, parts: dict[str, Path], folders: dict[str, list[Path]]) -> tuple[str, ...]:
+    """The names of the classes: two or more, and none that is tested alone."""
+    class_names = tuple(folder.name for folder in folders["train"])
+    if len(class_names) < 2:
+        raise DataError(
+            f"{path}: holds one class folder, {', '.join(class_names)}; there must be two or more. {LAYOUT}"
+        )
+    if strange := [folder.name for folder in folders.get("test", []) if folder.name not in class_names]:
+        raise DataError(f"{parts['test']}: holds class {strange[0]}, which is not among those for training; rename it")
+    return class_names
+
+
+def images_in(folder: Path, found: Counter[str]) -> list[Path]:
+    """The image files of one class, sorted by name."""
+    items = sorted(folder.iterdir())
+    nested = [item for item in items if item.is_dir() and not item.name.startswith(".")]
+    if nested:
+        raise DataError(f"{nested[0]}: a folder inside a class folder. Move its images up, or it away. {LAYOUT}")
+    images = [item for item in items if item.suffix.lower() in SUFFIXES and not item.name.startswith(".")]
+    found["ignored"] += len(items) - len(images)
+    if not images:
+        raise DataError(f"{folder}: a class folder without PNG or JPEG images. Remove it, or put some there.")
+    return images
 
 
 def _read(classes: dict[str, list[Path]], size: tuple[int, int] | None, found: Counter[str]) -> list[Picture]:
@@ -107,28 +103,14 @@ def _read(classes: dict[str, list[Path]], size: tuple[int, int] | None, found: C
 
 
 def _picture(path: Path, label: str, size: tuple[int, int] | None, found: Counter[str]) -> Picture:
-    from PIL import Image, ImageOps
-
-    content = None
-    try:
+    with warnings_heeded(), broken_named(path):
         content = path.read_bytes()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(content), formats=("PNG", "JPEG")) as opened:
-                mode, image = opened.mode, ImageOps.exif_transpose(opened)
-        if mode not in (*GREY, *COLOUR):
-            raise DataError(f"{path}: its pixels are of Pillow's mode {mode}; save it with 8 bits, grey or colour")
-        found["transparent"] += mode in ("LA", "RGBA", "PA") or "transparency" in image.info
-        image = image.convert("L" if mode in GREY else "RGB")
-    except (*BROKEN, Image.DecompressionBombError) as error:
-        what = "is empty" if content == b"" else f"cannot be read as PNG or JPEG ({error})"
-        raise DataError(f"{path}: {what}. Replace it, or remove it.") from error
-    found["grey" if mode in GREY else "colour"] += 1
-    if size is not None and image.size != (size[1], size[0]):
-        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        found["resized"] += 1
-    return Picture(path, label, np.asarray(image, np.uint8), hashlib.sha256(content).hexdigest())
+        image = decoded(content, path)
+    found["transparent"] += image.is_transparent
+    found["grey" if image.is_grey else "colour"] += 1
+    pixels = image.pixels if size is None else image.resized(size)
+    found["resized"] += pixels.shape[:2] != image.pixels.shape[:2]
+    return Picture(path, label, pixels, hashlib.sha256(content).hexdigest())
 
 
 def _splits(pictures: dict[str, list[Picture]], class_names: tuple[str, ...], options: Options) -> tuple[Split, Split]:
@@ -172,7 +154,8 @@ def _prints(pictures: dict[str, list[Picture]]) -> Prints:
     return {name: folder_print(items) for name, items in files.items()}
 
 
-def _colour(found: Counter[str]) -> str:
+def colour_of(found: Counter[str]) -> str:
+    """What images were found, in words."""
     if not found["grey"] or not found["colour"]:
         return "grey" if found["grey"] else "colour"
     return f"mixed, all made colour: {found['grey']} grey, {found['colour']} colour"

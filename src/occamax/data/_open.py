@@ -7,16 +7,19 @@ from typing import Any
 from ..errors import ArgumentError, DataError
 from ..names import choose
 from ._dataset import Dataset
+from ._image_stream import image_stream
 from ._images import open_folder
 from ._locate import load
 from ._npz import open_npz
 from ._options import Options
 from ._prints import check_unchanged
 from ._sources import SOURCES
+from ._stream import Stream
 from ._table import open_table
 
 READERS: dict[str, Callable[[Path, Options], Dataset]] = {".npz": open_npz, ".csv": open_table, ".tsv": open_table}
-KINDS = ("named", "folder", "npz", "table", "arrays")
+STREAMS: dict[str, Callable[[Path, Options], Stream]] = {"images": image_stream}
+KINDS = ("named", "folder", "npz", "table", "arrays", "stream", *STREAMS)
 
 
 def open_data(
@@ -76,11 +79,11 @@ def load_data(
     return open_data(name, target, task, test_share, size, seed, data_dir)
 
 
-def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Dataset:
-    """The data set that has this origin, again; an error that says what changed if its files did. A file that is no
-    longer where it was is looked for in `data_dir`."""
+def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Dataset | Stream:
+    """The data set, or the stream, that has this origin, again; an error that says what changed if its files did. A
+    file that is no longer where it was is looked for in `data_dir`."""
     kind = choose("origin", origin.get("kind", "nothing"), KINDS)
-    if kind == "arrays":
+    if kind in ("arrays", "stream"):
         raise DataError(
             f"origin: arrays from memory (digest {str(origin.get('digest'))[:12]}…) cannot be opened again; pass the "
             "same arrays to occamax.dataset_of"
@@ -90,8 +93,12 @@ def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Datase
         if kind == "named":
             found = load(SOURCES[choose("origin name", origin["name"], SOURCES)], folder, origin)
         else:
-            found = _open(_place(Path(origin["path"]), folder), Options(**origin["options"]))
-            check_unchanged(str(found.origin["path"]), origin["files"], found.origin["files"])
+            place, options = _place(Path(origin["path"]), folder), Options(**origin["options"])
+            found = STREAMS[kind](place, options) if kind in STREAMS else _open(place, options)
+            now = found.origin or {}
+            check_unchanged(str(now["path"]), origin["files"], now["files"])
+        if isinstance(found, Stream):
+            return found
         for step in origin.get("steps", []):
             how = {"hold_out": found.hold_out, "first": found.first}[step["step"]]
             found = how(**{name: value for name, value in step.items() if name != "step"})

@@ -1,4 +1,4 @@
-"""Data larger than memory: arrays on disk, of which only the batches are read."""
+"""Data larger than memory: parts on disk, of which only the batches are read."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ._dataset import Statistics, padding
+from ._preprocess import Preprocess, Standardise
 from ._prints import Prints, array_print
 
 LOOKED_AT = 2**24  # bytes at a time, where all inputs are looked at
@@ -15,12 +17,16 @@ LOOKED_AT = 2**24  # bytes at a time, where all inputs are looked at
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Examples in files, mapped, not read: **inputs** are some arrays that follow one another, **targets** one array in
-    memory. `ox.open_arrays` makes one; `ox.fit` reads of it only the batches. **origin** plain values that say where
-    the examples came from.
+    """Examples in files, of which `ox.fit` reads only the batches; `ox.open_arrays` and `ox.open_images` make one.
+
+    **inputs** are some parts that follow one another: arrays, mapped or not, or what has the `shape` and `dtype` of
+    one and gives the examples of some numbers, `part[numbers]`. **targets** one array in memory. **name** for tables,
+    **class_names** of the classes 0, 1, …; **origin** plain values that say where the examples came from;
+    **statistics** mean and deviation of each channel, by which images are standardised; **test** a stream to test on.
 
     Raises:
-        DataError: from `take`, an example that holds NaN or infinite values; it is named.
+        ArgumentError: from `standardise`, images that cannot be padded to a size.
+        DataError: from `take`, an example that holds NaN or infinite values, or that cannot be read; it is named.
 
     Examples:
         >>> stream = ox.Stream((x[:100], x[100:]), y)
@@ -30,7 +36,11 @@ class Stream:
 
     inputs: tuple[Any, ...]
     targets: np.ndarray
+    name: str = "stream"
+    class_names: tuple[str, ...] | None = None
     origin: dict[str, Any] | None = None
+    statistics: Statistics | None = None
+    test: "Stream | None" = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -49,6 +59,13 @@ class Stream:
     def bytes_each(self) -> int:
         """Of one example's inputs."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def standardise(self, size: int | None = None) -> Preprocess | None:
+        """The preprocessing of one example: images are padded to `size` × `size` if that is given, and come to zero
+        mean and unit deviation; arrays are taken as they are."""
+        if self.statistics is None:
+            return None
+        return Standardise(*self.statistics, pad=0 if size is None else padding(self.shape, size))
 
     @cached_property
     def _starts(self) -> np.ndarray:

@@ -87,8 +87,9 @@ def read_data(data: Any, test: Any = None, preprocess: Any = None, image_size: i
     if isinstance(data, str | Path):
         raise ArgumentError(f"data: {str(data)!r} given; open it first: ox.load_data({str(data)!r})")
     if isinstance(data, Stream):
-        facts = Facts("stream", preprocess=preprocess, origin=data.described())
-        return Data(data, None if test is None else _tested(test), facts)
+        own = data.standardise(image_size) if preprocess is None else preprocess
+        facts = Facts(data.name, data.class_names, origin=data.described(), preprocess=own)
+        return Data(data, data.test if test is None else _tested(test), facts)
     train = _pair("data", data)
     facts = Facts("arrays", preprocess=preprocess, origin=_origin(train))
     return Data(train, None if test is None else _tested(test), facts)

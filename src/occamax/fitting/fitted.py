@@ -139,7 +139,9 @@ class Fit:
         if not self.facts.origin or self.facts.origin.get("kind") in ("arrays", "stream"):
             raise RunError("data: this run was trained on arrays, which are not kept; pass the test set as `data`")
         split = reopen(self.facts.origin, data_dir).test
-        return split.inputs, split.targets
+        if split is None:
+            raise RunError("data: the run's data have no test set; pass one as `data`")
+        return split if isinstance(split, Stream) else (split.inputs, split.targets)
 
     def save(self, path: Path | str, overwrite: bool = False) -> Path:
         """Writes a run folder that `ox.load` brings back."""
