@@ -7,8 +7,10 @@ the batch from files; `said` they share the examples of which the run beside OUT
 """
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ import numpy as np
 
 import occamax as ox
 from occamax.experiment.devices import Devices
+from occamax.experiment.feeder import BATCH_AXIS
 from occamax.experiment.hosts import join_hosts
 from occamax.experiment.program import Program, Task
 from occamax.inference.calibration import held_out_of
@@ -42,6 +45,26 @@ def said_by(path, devices):
     return {name: np.asarray(values) for name, values in found.items()}
 
 
+@contextmanager
+def what_is_read():
+    """The numbers of the examples in the batches, chunk by chunk, and of those that this host reads."""
+    found, put = {}, Devices.put_examples
+
+    def recorded(self, take, rows, axis):
+        chunk = len(found) // 2
+
+        def taken(part):
+            found[f"own-{chunk}"] = part
+            return take(part)
+
+        if axis == BATCH_AXIS:
+            found[f"all-{chunk}"] = rows
+        return put(self, taken if axis == BATCH_AXIS else take, rows, axis)
+
+    with patch.object(Devices, "put_examples", recorded):
+        yield found
+
+
 def main(words):
     words, hosts = (words[: words.index("--hosts")], words[-3:]) if "--hosts" in words else (words, None)
     if hosts is not None:
@@ -52,7 +75,9 @@ def main(words):
         if name == "said":
             np.savez(out / "said.npz", **said_by(out.parent / "one", devices))
         elif name == "streamed":
-            fit_streamed(Path(mkdtemp()), out / name, devices=devices, progress=True)
+            with what_is_read() as read:
+                fit_streamed(Path(mkdtemp()), out / name, devices=devices, progress=True)
+            np.savez(out / f"read-{jax.process_index()}.npz", **read)
         else:
             fit_normed(out / name, devices=devices, progress=True)
 

@@ -86,6 +86,16 @@ def test_many_devices_train_what_one_trains(runs, name):
     assert [line["epoch"] for line in RunFolder(out / name).metrics()] == [1, 2, 3, 4]
 
 
+def test_two_hosts_read_the_halves_of_every_batch(runs):
+    one, two = (np.load(runs[0] / "hosts" / f"read-{i}.npz") for i in range(2))
+    chunks = [name.removeprefix("all-") for name in one if name.startswith("all-")]
+    assert sum(one[f"all-{chunk}"].shape[1] for chunk in chunks) == 24  # all steps
+    for chunk in chunks:
+        halves = [host[f"own-{chunk}"] for host in (one, two)]
+        assert np.array_equal(np.concatenate(halves, 2), one[f"all-{chunk}"])
+        assert halves[0].shape == halves[1].shape
+
+
 def test_many_devices_say_of_the_same_network_what_one_says(runs):
     out, _ = runs
     alone, shared = said_by(out / "one", Devices()), np.load(out / "four" / "said.npz")
