@@ -358,10 +358,10 @@ def opponents_front(folder: Path) -> str:
             continue
         tuned = next(line for name, line in lines.items() if name.startswith("tuned: "))
         both = [trials.figure(line, name) for name in ("accuracy", "nll", "ece") for line in (lines["bmr"], tuned)]
-        ours = [trials.short(lines["bmr"]["sparsity"]), trials.bound(lines["bmr"])]
-        rows.append([f"{TITLES[data]}, {TITLES[network]}", *ours, *both])
+        share = trials.short(lines["bmr"]["sparsity"])
+        rows.append([f"{TITLES[data]}, {TITLES[network]}", share, *both, trials.bound(lines["bmr"])])
     figures = (f"{name}{who}" for name in ("accuracy", "NLL", "ECE") for who in ("", ", plain"))
-    return trials.markdown(["data, network", "pruned", trials.BOUND, *figures], rows)
+    return trials.markdown(["data, network", "pruned", *figures, trials.BOUND], rows)
 
 
 KINDS: dict[str, Callable[..., str]] = {
