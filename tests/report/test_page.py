@@ -11,7 +11,7 @@ from PIL import Image
 
 from occamax.experiment.examining import examined, picture, reliability
 from occamax.report import read_groups, write_report
-from occamax.report.chart import Chart, Scale, Series, as_json
+from occamax.report.chart import Chart, Scale, Series, as_json, names_of
 
 from . import browser as browsers
 
@@ -228,6 +228,20 @@ def test_scales():
     assert Scale(0.0, 1.0).ticks() == pytest.approx([0.0, 0.5, 1.0])
     held = Scale.over(np.array([5.0, 5.0, np.nan]))
     assert held.low < 5.0 < held.high
+
+
+def test_axes_name_their_numbers_alike():
+    """As many decimals as the one that needs most; thousands in k; of what is counted only whole numbers."""
+    assert names_of([0.0, 0.5, 1.0]) == ["0.0", "0.5", "1.0"]
+    assert names_of([-0.02, 0.0, 0.02]) == ["−0.02", "0.00", "0.02"]
+    assert names_of([2.0, 4.0]) == ["2", "4"]
+    assert names_of([0.05, 0.1, 0.2], "log") == ["0.05", "0.10", "0.20"]
+    assert names_of([0.01, 0.1, 1.0], "log") == ["0.01", "0.1", "1"]
+    assert names_of([-10000.0, 0.0, 2.5e6], "symlog") == ["−10k", "0", "2.5M"]
+    assert names_of([]) == []
+    drawn = Chart("t", [Series("a", "#fff", [2, 3], [1.0, 2.0])], "epoch", "nats", "log", (1.5, 3.5), counts=True).svg()
+    assert re.findall(r">([\d.]+)</text>", drawn[drawn.index('text-anchor="middle"') :]) == ["2", "3"]
+    assert ">nats, log scale<" in drawn
 
 
 def test_higher_is_up():

@@ -108,12 +108,13 @@ class Chart:
     y_range: tuple[float, float] | None = None
     by_x: bool = True
     diagonal: bool = False
+    counts: bool = False  # whether x counts something, so that only whole numbers are marked
     has_legend: bool = False  # of its own, where its series are no methods
 
     def svg(self) -> str:
         """A figure with the drawing and its data."""
         x, y = self._scales()
-        parts = [_axes(x, y, self.x_label, ", ".join(filter(None, (self.y_label, scale_words(y.kind)))))]
+        parts = [_axes(x, y, self.x_label, ", ".join(filter(None, (self.y_label, scale_words(y.kind)))), self.counts)]
         if self.diagonal:
             parts.append(f'<path class="rule" d="M{_px(x, x.low)} {_py(y, y.low)}L{_px(x, x.high)} {_py(y, y.high)}"/>')
         if self.kind == "symlog" and y.low < 0 < y.high:
@@ -192,13 +193,14 @@ def _py(scale: Scale, value: float) -> float:
     return round(TOP + (1 - scale(value)) * (HEIGHT - TOP - BOTTOM), 1)
 
 
-def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
+def _axes(x: Scale, y: Scale, x_label: str, y_label: str, counts: bool) -> str:
     parts = [f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>']
     for tick, name in zip(y.ticks(), names_of(y.ticks(), y.kind), strict=True):
         at = _py(y, tick)
         parts.append(f'<path class="grid" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text x="{LEFT - 5}" y="{at + 3.5}" text-anchor="end">{name}</text>')
-    for tick, name in zip(x.ticks(), names_of(x.ticks(), x.kind), strict=True):
+    marked = [tick for tick in x.ticks() if not counts or abs(tick - round(tick)) < 1e-9]
+    for tick, name in zip(marked, names_of(marked, x.kind), strict=True):
         parts.append(f'<text x="{_px(x, tick)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{name}</text>')
     return "".join((*parts, labels(x_label, y_label)))
 

@@ -24,7 +24,8 @@ def curves(groups: Sequence[Group]) -> list[str]:
         series = [_curve(group, name) for group in groups if _has(group, name)]
         if series:
             kind = "log" if name in ("nll", "ece") else "linear"
-            found.append(Chart(words + SHORT.get(name, ""), series, "epoch", UNITS.get(name, ""), kind).svg())
+            title = words + SHORT.get(name, "")
+            found.append(Chart(title, series, "epoch", UNITS.get(name, ""), kind, counts=True).svg())
     return found
 
 
@@ -81,7 +82,7 @@ def foretold(group: Group) -> str | None:
     values = [value for one in series for value in one.ys]
     kind = "log" if min(values) > 0 else "symlog"
     words = "gain of each reduction", series, "epoch that follows the reduction", "nats", kind
-    return Chart(*words, x_range=(min(epochs) - 0.5, max(epochs) + 0.5), has_legend=True).svg()
+    return Chart(*words, x_range=(min(epochs) - 0.5, max(epochs) + 0.5), counts=True, has_legend=True).svg()
 
 
 def evidence(group: Group) -> list[str]:
