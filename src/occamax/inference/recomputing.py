@@ -21,6 +21,8 @@ import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jaxtyping import Float
 
+from ..structure.sizes import scan_inputs
+
 MOST_PLACES = 1000  # where a program may be cut: the square of so many numbers is looked at
 PARTS = 64  # of the program at most; as many sizes of the largest are tried
 
@@ -68,12 +70,13 @@ def _opened(jaxpr: Jaxpr, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _scan(how: dict[str, Any], given: list[Any]) -> list[Any]:
-    first, last = how["num_consts"], how["num_consts"] + how["num_carry"]
+    first, carries = scan_inputs(how)
+    last = first + carries
     body = jaxpr_as_fun(how["jaxpr"])
 
     def one(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
         found = body(*given[:first], *carry, *row)
-        return found[: how["num_carry"]], found[how["num_carry"] :]
+        return found[:carries], found[carries:]
 
     again = jax.checkpoint(one, prevent_cse=False)  # a loop backwards shares nothing with the one forwards
     length, reverse, unroll = how["length"], how["reverse"], how["unroll"]

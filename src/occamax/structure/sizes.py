@@ -1,6 +1,6 @@
 """Two traces of one program, with two batch sizes: what is the same, and what is the batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,15 @@ def merge(first: Any, second: Any) -> Any:
     if type(first) in (tuple, list):
         return tuple(merge(*both) for both in zip(first, second, strict=True))
     return first
+
+
+def scan_inputs(how: Mapping[str, Any]) -> tuple[int, int]:
+    """How many inputs of a scan are constants and how many are carried, from its parameters: numbers up to jax 0.11,
+    trees after it."""
+    if "num_consts" in how:
+        return how["num_consts"], how["num_carry"]
+    constants, carries, _ = how["ft_in"].unpack()
+    return len(constants), len(carries)
 
 
 def _size(first: int, second: int) -> int:

@@ -12,7 +12,7 @@ from .cleaning import clean, prune
 from .equations import RULES
 from .graph import Graph
 from .recognise import recognise
-from .sizes import BATCHES, Equation, Pair, merge
+from .sizes import BATCHES, Equation, Pair, merge, scan_inputs
 
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _OPAQUE = ("shard_map", "pallas_call", "custom_partitioning", "custom_linear_solve", "linear_solve")
@@ -120,7 +120,7 @@ def _body(builder: Builder, pair: Pair, depends: Sequence[bool]) -> Graph:
 
 
 def _scan(builder: Builder, equation: Equation, inputs: list[int]) -> list[int]:
-    constants, carries = equation["num_consts"], equation["num_carry"]
+    constants, carries = scan_inputs(equation.first.params)
     depends = [value in builder.depends for value in inputs]
     depends[constants : constants + carries] = [True] * carries
     return builder.emit_many(
