@@ -123,12 +123,15 @@ def tokens_of(texts: list[str]) -> np.ndarray:
     return np.array([one.ids for one in reader.encode_batch(texts)], np.int32)
 
 
-def main(sdist: str, epochs: int = 4, steps: int = 60, layers: int = 6, *, out: str = "runs/minilm") -> None:
+def main(
+    sdist: str, epochs: int = 4, steps: int = 60, layers: int = 6, *, module: Any = None, out: str = "runs/minilm"
+) -> None:
     texts, labels = snippets(sdist)
     tokens = tokens_of(texts)
     order = np.random.default_rng(0).permutation(len(labels))
-    test, train = order[:1000], order[1000:]
-    module = pretrained(2, layers)
+    count = min(1000, len(labels) // 5)
+    test, train = order[:count], order[count:]
+    module = pretrained(2, layers) if module is None else module
     network = ox.from_torch(module, tokens[0])
     fitted = ox.fit(
         network, (tokens[train], labels[train]), test=(tokens[test], labels[test]), epochs=epochs,

@@ -175,6 +175,11 @@ REFUSED = {
         ROW,
         "layer 1, a Strange, cannot be run by jax",
     ),
+    "arguments": (
+        lambda: torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Bilinear(3, 3, 2)),
+        ROW,
+        r"does not take a batch .*layer 1, a Bilinear: .*input2",
+    ),
     "example": (lambda: torch.nn.Linear(3, 2), np.ones(4, np.float32), "does not take a batch of shape \\(2, 4\\)"),
     "outputs": (Named, ROW, "puts out a dict for a batch of 2"),
     "batch": (lambda: torch.nn.Softmax(dim=0), ROW, "depend on the others of the batch"),

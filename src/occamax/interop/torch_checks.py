@@ -42,7 +42,7 @@ def check_module(module: Any) -> None:
     for name, layer in module.named_modules():
         reason = _reason(layer)
         if reason:
-            raise ArgumentError(f"module: layer {name or '(the module itself)'}, a {type(layer).__name__}, {reason}")
+            raise ArgumentError(f"module: {_called(name, layer)}, {reason}")
 
 
 def _type(tensor: Any) -> str:
@@ -92,14 +92,16 @@ def _expected(program: TorchProgram, batch: np.ndarray) -> np.ndarray:
     """What PyTorch says of two examples, the same together as each alone."""
     module = program.module.eval()
     tensor = torch.from_numpy(batch)
-    try:
-        with torch.no_grad():
-            together, alone = module(tensor), [module(tensor[i : i + 1]) for i in range(len(batch))]
-    except Exception as error:
-        raise ArgumentError(
-            f"example: {type(module).__name__} does not take a batch of shape {tuple(batch.shape)}, type {batch.dtype} "
-            f"({type(error).__name__}: {error}). The example is one, without the batch axis"
-        ) from error
+    with _running(module) as layers:
+        try:
+            with torch.no_grad():
+                together, alone = module(tensor), [module(tensor[i : i + 1]) for i in range(len(batch))]
+        except Exception as error:
+            where = f"{_called(*layers[-1])}: " if layers and layers[-1][0] else ""
+            raise ArgumentError(
+                f"example: {type(module).__name__} does not take a batch of shape {tuple(batch.shape)}, type "
+                f"{batch.dtype} ({where}{type(error).__name__}: {error}). The example is one, without the batch axis"
+            ) from error
     if not isinstance(together, torch.Tensor) or together.ndim != 2 or len(together) != len(batch):
         what = tuple(together.shape) if isinstance(together, torch.Tensor) else f"a {type(together).__name__}"
         raise ArgumentError(
@@ -118,19 +120,28 @@ def _expected(program: TorchProgram, batch: np.ndarray) -> np.ndarray:
 @contextmanager
 def _named_in_errors(module: Any) -> Iterator[None]:
     """What goes wrong inside is said of the layer that was running."""
+    with _running(module) as layers:
+        try:
+            yield
+        except Exception as error:
+            where, said = _called(*(layers or [("", module)])[-1]), str(error).splitlines()[0] if str(error) else ""
+            raise ArgumentError(f"module: {where}, cannot be run by jax ({type(error).__name__}: {said})") from error
+
+
+@contextmanager
+def _running(module: Any) -> Iterator[list[tuple[str, Any]]]:
+    """The layers that are running, by name, the innermost last; after an error those that it came out of."""
     running: list[tuple[str, Any]] = []
     hooks = []
     for name, layer in module.named_modules():
         hooks.append(layer.register_forward_pre_hook(lambda own, _, name=name: running.append((name, own))))
         hooks.append(layer.register_forward_hook(lambda *_: running.pop() and None))
     try:
-        yield
-    except Exception as error:
-        name, layer = running[-1] if running else ("", module)
-        raise ArgumentError(
-            f"module: layer {name or '(the module itself)'}, a {type(layer).__name__}, cannot be run by jax "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
-        ) from error
+        yield running
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _called(name: str, layer: Any) -> str:
+    return f"layer {name or '(the module itself)'}, a {type(layer).__name__}"
