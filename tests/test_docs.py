@@ -20,7 +20,6 @@ import occamax as ox
 from occamax import fitting, networks
 from occamax.cli import app
 from occamax.data import SOURCES
-from occamax.data._sources import IdxSource
 from occamax.experiment.devices import Devices
 from occamax.networks.named import NETWORKS, NetworkSource
 
@@ -66,7 +65,7 @@ def name_of(page):
     return str(page.relative_to(ROOT))
 
 
-class Few(IdxSource):
+class Few(type(SOURCES["fashion_mini"])):
     """The embedded images, few of them."""
 
     def read(self, folder):
@@ -241,4 +240,4 @@ def test_files_of_results_are_described_and_small():
     folders = [ROOT / name for name in ("benchmarks", "docs", "examples", "results", "src", "tests")]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     large = [path.name for path in files if path.stat().st_size > 1e6 and not {"runs", "authors"} & set(path.parts)]
-    assert large == ["train-images-idx3-ubyte.xz"]
+    assert large == ["train-images-idx3-ubyte.sorted.xz"]
