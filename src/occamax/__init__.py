@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .data import load_data as load_data
     from .data import open_arrays as open_arrays
     from .data import open_images as open_images
+    from .data import open_texts as open_texts
     from .errors import ArgumentError as ArgumentError
     from .errors import DataError as DataError
     from .errors import DivergedError as DivergedError
@@ -119,7 +120,7 @@ _MODULES = {
 _HOMES = {
     "data": (
         "Dataset", "HorizontalFlip", "RandomCrop", "Split", "Standardise", "StandardiseColumns", "Stream", "dataset_of",
-        "load_data", "open_arrays", "open_images",
+        "load_data", "open_arrays", "open_images", "open_texts",
     ),
     "errors": (
         "ArgumentError", "DataError", "DivergedError", "ExportError", "LayoutError", "OccamaxError", "RunError",

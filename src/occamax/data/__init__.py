@@ -22,6 +22,7 @@ from ._stream import Stream as Stream
 from ._stream import open_arrays as open_arrays
 from ._table import TableEncoder as TableEncoder
 from ._table import read_table as read_table
+from ._text_stream import open_texts as open_texts
 from .augment import Augmentation as Augmentation
 from .augment import Augmentations as Augmentations
 from .augment import HorizontalFlip as HorizontalFlip

@@ -47,15 +47,15 @@ class Images:
 
         def fill(first: int) -> None:
             for i in range(first, min(first + AT_ONCE, len(which))):
-                found[i] = self._pixels(int(which[i]))
+                found[i] = self.one(int(which[i]))
 
         with ThreadPoolExecutor(threads()) as pool:
             for _ in pool.map(fill, range(0, len(which), AT_ONCE)):
                 pass
         return found if len(which) == len(rows) and (which == rows).all() else found[places]
 
-    def _pixels(self, row: int) -> np.ndarray:
-        """(height, width), or (channels, height, width)."""
+    def one(self, row: int) -> np.ndarray:
+        """The image of this number, (channels, height, width)."""
         path = self.folders[int(self.classes[row])] / os.fsdecode(self.names[row])
         size = self.shape[-2], self.shape[-1]
         with broken_named(path):
@@ -64,7 +64,7 @@ class Images:
         if pixels.shape[:2] != size or (self.shape[1] == 1 and not image.is_grey):
             what = f"{pixels.shape[0]} × {pixels.shape[1]} pixels, {'grey' if image.is_grey else 'colour'}"
             raise DataError(f"{path}: {what}; it was another image when the folder was opened. Open the folder again.")
-        return pixels if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+        return np.broadcast_to(pixels if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0), self.shape[1:])
 
 
 def threads() -> int:
@@ -105,8 +105,8 @@ def open_images(
     return image_stream(Path(folder), Options(size=size, test_share=test_share, seed=seed))
 
 
-def image_stream(path: Path, options: Options) -> Stream:
-    """The same, with the options as one."""
+def image_stream(path: Path, options: Options, origin: dict[str, Any] | None = None) -> Stream:
+    """The same, with the options as one; an `origin` says nothing that the files do not."""
     if not path.is_dir():
         raise DataError(f"{path}: is no folder; it must hold one folder of PNG or JPEG images per class")
     options.refuse("a folder of images", "target", "task")
@@ -120,7 +120,7 @@ def image_stream(path: Path, options: Options) -> Stream:
     whole = {part: _images(own, seen) for part, own in listed.items()}
     train, test = (whole["train"], whole["test"]) if "test" in whole else _parted(whole["train"], options)
     train = train.of(np.random.default_rng(options.seed).permutation(len(train)))
-    origin: dict[str, Any] = {"kind": "images", "path": str(path.resolve()), "options": options.as_dict()}
+    origin = {"kind": "images", "path": str(path.resolve()), "options": options.as_dict()}
     origin |= {"files": _prints(listed), "ignored": found["ignored"], "unused": unused}
     origin |= {"resized": found["resized"], "colour": colour_of(found), "transparency_dropped": found["transparent"]}
     origin["test"] = parts["test"].name if "test" in parts else "a share of each class"

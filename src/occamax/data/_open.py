@@ -16,9 +16,13 @@ from ._prints import check_unchanged
 from ._sources import SOURCES
 from ._stream import Stream
 from ._table import open_table
+from ._text_stream import text_stream
 
 READERS: dict[str, Callable[[Path, Options], Dataset]] = {".npz": open_npz, ".csv": open_table, ".tsv": open_table}
-STREAMS: dict[str, Callable[[Path, Options], Stream]] = {"images": image_stream}
+STREAMS: dict[str, Callable[[Path, Options, dict[str, Any] | None], Stream]] = {
+    "images": image_stream,
+    "texts": text_stream,
+}
 KINDS = ("named", "folder", "npz", "table", "arrays", "stream", *STREAMS)
 
 
@@ -94,7 +98,7 @@ def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Datase
             found = load(SOURCES[choose("origin name", origin["name"], SOURCES)], folder, origin)
         else:
             place, options = _place(Path(origin["path"]), folder), Options(**origin["options"])
-            found = STREAMS[kind](place, options) if kind in STREAMS else _open(place, options)
+            found = STREAMS[kind](place, options, origin) if kind in STREAMS else _open(place, options)
             now = found.origin or {}
             check_unchanged(str(now["path"]), origin["files"], now["files"])
         if isinstance(found, Stream):

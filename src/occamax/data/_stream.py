@@ -9,15 +9,16 @@ import numpy as np
 
 from ..errors import DataError
 from ._dataset import Statistics, padding
-from ._preprocess import Preprocess, Standardise
+from ._preprocess import AsIs, Preprocess, Standardise
 from ._prints import Prints, array_print
 
-LOOKED_AT = 2**24  # bytes at a time, where all inputs are looked at
+LOOKED_AT = 2**24  # bytes of inputs that are read at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Examples in files, of which `ox.fit` reads only the batches; `ox.open_arrays` and `ox.open_images` make one.
+    """Examples in files, of which `ox.fit` reads only the batches. `ox.open_arrays`, `ox.open_images` and
+    `ox.open_texts` make one.
 
     **inputs** are some parts that follow one another: arrays, mapped or not, or what has the `shape` and `dtype` of
     one and gives the examples of some numbers, `part[numbers]`. **targets** one array in memory. **name** for tables,
@@ -62,9 +63,9 @@ class Stream:
 
     def standardise(self, size: int | None = None) -> Preprocess | None:
         """The preprocessing of one example: images are padded to `size` × `size` if that is given, and come to zero
-        mean and unit deviation; arrays are taken as they are."""
+        mean and unit deviation; tokens and arrays are taken as they are."""
         if self.statistics is None:
-            return None
+            return AsIs() if "encoder" in (self.origin or {}) else None
         return Standardise(*self.statistics, pad=0 if size is None else padding(self.shape, size))
 
     @cached_property
@@ -80,8 +81,8 @@ class Stream:
         for i, part in enumerate(self.inputs):
             here = np.flatnonzero(part_of == i)
             here = here[np.argsort(flat[here])]  # in the order of the file
-            if len(here):
-                found[here] = part[flat[here] - starts[i]]
+            for some in np.split(here, range(self._at_once, len(here), self._at_once)):
+                found[some] = part[flat[some] - starts[i]]
         self._check_finite(flat, found)
         return found.reshape(*rows.shape, *self.shape), self.targets[rows]
 
@@ -104,12 +105,16 @@ class Stream:
                 "remove it"
             )
 
+    @property
+    def _at_once(self) -> int:
+        """How many examples are read at once, beside those that are read already."""
+        return max(1, LOOKED_AT // self.bytes_each)
+
     @cached_property
     def largest(self) -> int:
         """The largest number in the inputs. All of them are read for it, once, a little at a time."""
-        at_once = max(1, LOOKED_AT // self.bytes_each)
-        pieces = ((part, i) for part in self.inputs for i in range(0, len(part), at_once))
-        return max(int(part[i : i + at_once].max()) for part, i in pieces)
+        pieces = ((part, i) for part in self.inputs for i in range(0, len(part), self._at_once))
+        return max(int(part[i : i + self._at_once].max()) for part, i in pieces)
 
     def described(self) -> dict[str, Any]:
         """Where the examples came from, with what tells them from others: of each array its size, shape and some rows,

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DataError
 
 SPECIAL = ("[PAD]", "[UNK]")  # tokens 0 and 1: what fills a text up, and a piece that no token stands for
 LONGEST = 512  # tokens that a text may be cut to
+AT_ONCE = 1000  # texts: what the library says of one is much larger than the text
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,11 @@ class TextEncoder:
 
     def encode(self, texts: Sequence[str]) -> Int[np.ndarray, "n length"]:
         found = np.zeros((len(texts), self.length), np.int32)
-        for row, tokens in zip(found, self._tokenizer.encode_batch(list(texts)), strict=True):
-            ids = tokens.ids[: self.length]
-            row[: len(ids)] = ids
+        for first in range(0, len(texts), AT_ONCE):
+            some = list(texts[first : first + AT_ONCE])
+            for row, tokens in enumerate(self._tokenizer.encode_batch(some), first):
+                ids = tokens.ids[: self.length]
+                found[row, : len(ids)] = ids
         return found
 
     @cached_property

@@ -16,7 +16,7 @@ from .devices import Devices
 from .program import Program
 
 BATCH_AXIS = 2  # of seeds × steps × batch
-STREAMED_BYTES = 2**27  # of examples read ahead at once
+STREAMED_BYTES = 2**26  # of examples read ahead at once
 
 
 class Feeder:
@@ -48,11 +48,15 @@ class Feeder:
 
     def train(self, state: State, first: int) -> tuple[State, Info]:
         """The chunk of steps whose first has this number."""
-        batches = self._ahead.pop(first).result() if first in self._ahead else self._read(first)
+        batches = self.wait_for(first)
         following = first + self.chunks[first]
         if following in self.chunks:
             self._ahead = {following: self._reader.submit(self._read, following)}
         return self._train(state, batches)
+
+    def wait_for(self, first: int) -> Any:
+        """The batches of this chunk, as soon as they are read."""
+        return self._ahead.pop(first).result() if first in self._ahead else self._read(first)
 
     def _read(self, first: int) -> Any:
         rows = np.asarray(self._rows(self.keys, jnp.int32(first), self.chunks[first]))
