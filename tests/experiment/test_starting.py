@@ -131,6 +131,20 @@ def test_the_recipe_is_that_for_trained_weights(tmp_path):
         assert (again.method, again.model.prior) == (expected, fitted.model.prior)
 
 
+def test_units_go_from_trained_weights_too():
+    """One of five does nothing: nothing comes in, nothing goes out. It goes whole, the others stay."""
+    dead = eqx.tree_at(lambda net: net.first.weight, small(), replace_fn=lambda weight: weight.at[2].set(0.0))
+    dead = eqx.tree_at(lambda net: net.first.bias, dead, replace_fn=lambda bias: bias.at[2].set(0.0))
+    dead = eqx.tree_at(lambda net: net.output.weight, dead, replace_fn=lambda weight: weight.at[:, 2].set(0.0))
+    data = dataset().train.inputs.astype(np.float32) / 255, dataset().train.targets
+    budget = {"epochs": 3, "steps_per_epoch": 2, "batch_size": 16, "num_samples": 2, "progress": False}
+    method = ox.BMR(reduction=ox.Reduction(ox.criteria.Evidence(np.inf)))  # which no single weight meets
+    fitted = ox.fit(dead, data, method, start=ox.Trained(curvature=QUICK), unit_price=0.1, **budget)
+    left = fitted.masks["first"].any(1)
+    assert left.tolist() == [True, True, False, True, True]
+    assert not fitted.masks["first"][2].any()
+
+
 def test_a_run_and_a_file_are_read_by_names_and_shapes(tmp_path):
     data = dataset().train.inputs.astype(np.float32) / 255, dataset().train.targets
     budget = {"epochs": 1, "steps_per_epoch": 2, "batch_size": 16, "progress": False}

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import occamax as ox
+from occamax.export.card import Card
+from occamax.export.onnx_file import write_onnx
 from occamax.interop.adapted import parts_of
 from occamax.structure.calling import read_network
+from occamax.structure.layout import float_leaves
 from occamax.structure.reading import read_graph, read_layout
 
+from ..export.test_operations import session
 from ..tolerances import ADAPTED
 
 IMAGE = jax.ShapeDtypeStruct((8, 8, 2), np.float32)
@@ -113,6 +117,74 @@ def test_haiku_statistics_are_of_the_whole_batch():
     for module, arrays in after.items():
         for name, array in arrays.items():
             assert np.allclose(statistics[f"{module}.{name}"], array, atol=ADAPTED), name
+
+
+def exported(network):
+    """What a file of the network says in onnxruntime."""
+    found, buffers, calling = read_network(network)
+    leaves = jax.tree.leaves(found)
+    arrays = {n: np.asarray(leaves[i]) for n, i in enumerate(float_leaves(found))}
+    graph = read_graph(found, buffers, calling, IMAGE).bind(arrays)
+    runner = session(write_onnx(graph, Card(None, IMAGE.shape, str(IMAGE.dtype), ox.__version__)))
+    return runner.run(None, {runner.get_inputs()[0].name: INPUTS})[0]
+
+
+def test_a_flax_module_in_a_file_says_the_same():
+    """With BatchNorm, GroupNorm, attention and an LSTM; statistics away from their start."""
+    nnx = pytest.importorskip("flax.nnx", reason="flax is not installed: make test-torch")
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.stem, self.norm = nnx.Conv(2, 4, (3, 3), rngs=rngs), nnx.BatchNorm(4, momentum=0.1, rngs=rngs)
+            self.group_norm = nnx.GroupNorm(4, num_groups=2, rngs=rngs)
+            self.attention = nnx.MultiHeadAttention(2, 4, 4, decode=False, rngs=rngs)
+            self.lstm, self.head = nnx.RNN(nnx.LSTMCell(4, 5, rngs=rngs), rngs=rngs), nnx.Linear(5, 3, rngs=rngs)
+
+        def __call__(self, x):
+            x = self.group_norm(nnx.relu(self.norm(self.stem(x))))
+            x = nnx.avg_pool(x, (4, 4), (4, 4)).reshape(len(x), 4, 4)
+            return self.head(self.lstm(x + self.attention(x))[:, -1])
+
+    module = Net(nnx.Rngs(0))
+    module.train()
+    module(INPUTS)
+    module.eval()
+    assert np.abs(module.norm.mean[...]).max() > 1e-3
+    assert np.abs(exported(ox.from_flax(module, IMAGE)) - module(INPUTS)).max() < ADAPTED
+
+
+def test_a_haiku_function_in_a_file_says_the_same():
+    hk = pytest.importorskip("haiku", reason="dm-haiku is not installed: make test-torch")
+
+    def net(x, is_training):
+        x = jax.nn.relu(hk.BatchNorm(True, True, 0.9)(hk.Conv2D(4, 3)(x), is_training))
+        x = hk.avg_pool(hk.GroupNorm(2)(x), (4, 4, 1), (4, 4, 1), "VALID").reshape(len(x), 4, 4)
+        x = x + hk.MultiHeadAttention(2, 2, w_init=hk.initializers.VarianceScaling())(x, x, x)
+        cell = hk.LSTM(5)
+        x, _ = hk.dynamic_unroll(cell, x, cell.initial_state(len(x)), time_major=False)
+        return hk.Linear(3)(x[:, -1])
+
+    transformed = hk.transform_with_state(net)
+    params, state = transformed.init(jax.random.key(0), jnp.asarray(INPUTS), True)
+    _, state = transformed.apply(params, state, None, INPUTS, True)
+    modes = {"training": {"is_training": True}, "prediction": {"is_training": False}}
+    network = ox.from_haiku(transformed, params, IMAGE, state=state, **modes)
+    expected, _ = transformed.apply(params, state, None, INPUTS, False)
+    assert np.abs(exported(network) - expected).max() < ADAPTED
+
+
+def test_pruned_parameters_of_haiku_come_back():
+    hk = pytest.importorskip("haiku", reason="dm-haiku is not installed: make test-torch")
+    transformed = hk.transform(lambda x: hk.Linear(3)(jnp.tanh(hk.Linear(6, name="hidden")(x.reshape(len(x), -1)))))
+    params = transformed.init(jax.random.key(0), jnp.asarray(INPUTS))
+    data = np.repeat(INPUTS, 6, 0), np.arange(36) % 3
+    budget = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "num_samples": 2, "progress": False}
+    fitted = ox.fit(ox.from_haiku(transformed, params, IMAGE), data, sparsity=0.5, **budget)
+    pruned = fitted.to_haiku()
+    assert jax.tree.structure(pruned) == jax.tree.structure(dict(params))
+    assert sum(int((array == 0).sum()) for array in pruned["hidden"].values()) == (128 * 6 + 6) // 2
+    expected = fitted.model.outputs(fitted.network, jnp.asarray(INPUTS))
+    assert np.abs(transformed.apply(pruned, None, INPUTS) - expected).max() < ADAPTED
 
 
 def test_a_wrong_example_is_refused():
