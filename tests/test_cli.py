@@ -284,3 +284,38 @@ def test_a_run_begins_at_another_and_is_pruned_at_once(place, kinds):
     assert "accuracy" in command("evaluate", place / "runs" / "again-pruned")
     with pytest.raises(ArgumentError, match="--order: 'size'"):
         command("prune", out, "--order", "size", "--out", place / "runs" / "other")
+
+
+def test_data_larger_than_memory_are_read_from_disk(place, shapes):
+    """Images by the same options as those that are read into memory, and arrays with a test set of their own; a command
+    opens them again."""
+    out = place / "runs" / "streamed"
+    command("train", place / "shapes", NORMED, "flat", *QUICK, "--fixed", "conv.bias", "--stream", "--out", out)
+    assert RunFolder(out).config().origin["data"]["from"]["kind"] == "images"
+    assert "accuracy" in command("evaluate", out)
+    memory = ox.load(shapes).test_set()
+    for folder in (place / "arrays", place / "arrays" / "test"):
+        folder.mkdir()
+        np.save(folder / "inputs.npy", memory[0].astype(np.float32) / 255)  # arrays are not standardised
+        np.save(folder / "targets.npy", memory[1])
+    out = place / "runs" / "arrays"
+    command("train", place / "arrays", NORMED, "flat", *QUICK, "--stream", "--out", out)
+    assert "accuracy" in command("evaluate", out)
+    np.save(place / "arrays" / "targets.npy", memory[1][::-1])
+    with pytest.raises(DataError, match="targets holds as much as before, but other contents"):
+        command("evaluate", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("flowers.csv", SMALL, "--stream"), "is no folder"),
+        (("films.txt", SMALL), "--stream"),
+        (("films.txt", SMALL, "--stream"), "has one label, good"),
+        (("shapes", SMALL, "--stream", "--target", "kind"), "target"),
+    ],
+)
+def test_what_is_no_stream_is_refused(words, says, place, tmp_path):
+    (place / "films.txt").write_text("good\tfilm\n")
+    with pytest.raises((ArgumentError, DataError), match=says):
+        command("train", place / words[0], *words[1:2], "flat", *words[2:], "--out", tmp_path / "x")

@@ -14,7 +14,7 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
-            help="fashion_mini, fashion_mnist, mnist, cifar10, cifar100, film_snippets; or a path: a folder of class folders of images, an .npz, a .csv."
+            help="fashion_mini, fashion_mnist, mnist, cifar10, cifar100, film_snippets; or a path: a folder of class folders of images, an .npz, a .csv; with --stream also a .txt of a label, a tab and a text a line, or a folder of inputs.npy and targets.npy."
         ),
     ],
     network: Annotated[
@@ -77,6 +77,10 @@ def train(
     ] = None,
     test_share: Annotated[float, typer.Option(help="Of a path without a test set: the share set aside for one.")] = 0.2,
     image_size: Annotated[int | None, typer.Option(help="Of a folder of images: resize them to N × N.")] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="The data are larger than memory: read only the batches, from disk, meanwhile."),
+    ] = False,
     data_dir: DataDir = None,
     cache: Cache = True,
     halvings: Annotated[
@@ -104,7 +108,7 @@ def train(
 ) -> None:  # an option each
     """Train one network by one method; keep the run in a folder."""
     from ..command_words import augmentations, cost_named, method_from_words
-    from ..data import load_data
+    from ..data import load_data, open_stream
     from ..experiment.cache import keep_compiled_programs
     from ..experiment.callbacks import JsonLines
     from ..experiment.devices import choose_devices, is_first_host
@@ -128,7 +132,8 @@ def train(
     if not resume and not overwrite and is_first_host():  # before data are read, which takes time
         for path in [place] if seeds is None else [place / f"seed{number}" for number in numbers]:
             RunFolder.refuse_existing(path)
-    dataset = load_data(data, data_dir, target=target, task=task, test_share=test_share, size=image_size)
+    read = open_stream if stream else load_data
+    dataset = read(data, data_dir=data_dir, target=target, task=task, test_share=test_share, size=image_size)
     with stoppable():
         fits = fit(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,

@@ -67,7 +67,7 @@ def class_folders(path: Path, found: Counter[str]) -> list[Path]:
     """The folder of each class, sorted by name."""
     folders = _folders(path)
     if not folders:
-        arrays = " Arrays on disk are for occamax.open_arrays." if (path / "inputs.npy").exists() else ""
+        arrays = " Arrays on disk are for occamax.open_arrays, or --stream." if (path / "inputs.npy").exists() else ""
         raise DataError(f"{path}: holds no folders. {LAYOUT}{arrays}")
     found["ignored"] += sum(not item.is_dir() for item in path.iterdir())
     return folders

@@ -14,12 +14,14 @@ from ._npz import open_npz
 from ._options import Options
 from ._prints import check_unchanged
 from ._sources import SOURCES
-from ._stream import Stream
+from ._stream import Stream, is_arrays, open_arrays
 from ._table import open_table
-from ._text_stream import text_stream
+from ._text_stream import is_texts, text_stream
 
 READERS: dict[str, Callable[[Path, Options], Dataset]] = {".npz": open_npz, ".csv": open_table, ".tsv": open_table}
+# how each kind of stream is opened again
 STREAMS: dict[str, Callable[[Path, Options, dict[str, Any] | None], Stream]] = {
+    "array files": lambda path, options, origin: open_arrays(path),
     "images": image_stream,
     "texts": text_stream,
 }
@@ -83,6 +85,26 @@ def load_data(
     return open_data(name, target, task, test_share, size, seed, data_dir)
 
 
+def open_stream(
+    path: Path | str,
+    target: str | None = None,
+    task: str | None = None,
+    test_share: float = 0.2,
+    size: int | tuple[int, int] | None = None,
+    seed: int = 0,
+    data_dir: Path | str | None = None,
+) -> Stream:
+    """A stream from a path: a folder of inputs.npy and targets.npy, as `open_arrays` takes it; a .txt, or a folder with
+    train.txt, as `open_texts` does; else a folder of class folders of images, as `open_images` does. The options are
+    those of `open_data`."""
+    options = Options(target, task, test_share, size, seed)
+    place = _place(path, None if data_dir is None else Path(data_dir))
+    if is_arrays(place):
+        options.refuse("arrays on disk", "target", "task", "size")
+        return open_arrays(place)
+    return text_stream(place, options) if is_texts(place) else image_stream(place, options)
+
+
 def reopen(origin: dict[str, Any], data_dir: Path | str | None = None) -> Dataset | Stream:
     """The data set, or the stream, that has this origin, again; an error that says what changed if its files did. A
     file that is no longer where it was is looked for in `data_dir`."""
@@ -117,8 +139,10 @@ def _open(path: Path, options: Options) -> Dataset:
     if path.is_dir():
         return open_folder(path, options)
     if path.suffix.lower() not in READERS:
+        what = path.suffix or "file without suffix"
         raise DataError(
-            f"{path}: is a {path.suffix or 'file without suffix'}; a folder of images, .npz, .csv or .tsv can be opened"
+            f"{path}: is a {what}; a folder of images, .npz, .csv or .tsv can be opened; a .txt of texts is for "
+            "occamax.open_texts, or --stream"
         )
     return READERS[path.suffix.lower()](path, options)
 

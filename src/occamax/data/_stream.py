@@ -1,6 +1,6 @@
 """Data larger than memory: parts on disk, of which only the batches are read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,8 @@ def _named_part(part: Any, i: int) -> str:
 
 def open_arrays(folder: Path | str) -> Stream:
     """A **folder** of `inputs.npy` and `targets.npy`, or of several of each (`inputs-0.npy`, `inputs-1.npy`, …, in the
-    order of their names). Inputs are mapped into memory, so that only what is used is read.
+    order of their names). Inputs are mapped into memory, so that only what is used is read; targets are read. A folder
+    `test` of such files in it is the test set, `stream.test`.
 
     Raises:
         DataError: files that are missing, damaged, or not as many inputs as targets.
@@ -149,6 +150,20 @@ def open_arrays(folder: Path | str) -> Stream:
         >>> stream = ox.open_arrays("large")  # then ox.fit(network, stream)
     """
     folder = Path(folder)
+    train = _arrays(folder)
+    test = _arrays(folder / "test") if is_arrays(folder / "test") else None
+    files = {**train.described()["files"]}
+    files |= {f"test/{name}": own for name, own in (test.described()["files"] if test else {}).items()}
+    origin = {"kind": "array files", "path": str(folder.resolve()), "options": {}, "files": files}
+    return replace(train, name=folder.resolve().name, origin=origin, test=test)
+
+
+def is_arrays(folder: Path) -> bool:
+    """Whether `open_arrays` is meant."""
+    return any(folder.glob("inputs*.npy"))
+
+
+def _arrays(folder: Path) -> Stream:
     inputs = [_mapped(path) for path in _named(folder, "inputs")]
     targets = [np.array(_mapped(path)) for path in _named(folder, "targets")]
     lengths = [[len(part) for part in parts] for parts in (inputs, targets)]

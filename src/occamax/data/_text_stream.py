@@ -117,6 +117,11 @@ def text_stream(path: Path, options: Options, origin: dict[str, Any] | None = No
     return replace(train, test=test)
 
 
+def is_texts(path: Path) -> bool:
+    """Whether `open_texts` is meant."""
+    return path.suffix.lower() == ".txt" or (path / TRAIN).is_file()
+
+
 @dataclass
 class _Index:
     """Where the texts of a file are, and the label of each, by its number in the order of their first appearance."""
