@@ -13,6 +13,7 @@ import exports_beside
 import float32
 import floors
 import from_trained
+import groups
 import levels
 import means
 import numpy as np
@@ -382,6 +383,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
     "from-trained": lambda path: from_trained.table(trials.lines_of(path)),
     "target-by-natural": lambda path: classics.targets(trials.lines_of(path)),
+    "groups": lambda path: groups.table(trials.lines_of(path)),
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),
     "means": lambda path: means.table(trials.lines_of(path)),
     "float32": float32.table,

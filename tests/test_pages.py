@@ -46,6 +46,7 @@ WITHOUT_THE_BOUND = {
         "scaling",
         "scaling-outlook",
         "floors",
+        "groups",
     ),
 }
 

@@ -19,7 +19,7 @@ HISTORY = RESULTS / "history"
 TABLES = ("scaling.json", "speed/*.json")  # one object a file; cells have tests of their own
 MADE = ("commit", "device", "versions", "command")
 # nothing is trained, or by the names that are in the line
-WITHOUT_A_METHOD = ("mutants.jsonl", "newcomer.jsonl", "history/speed/h200-engine.jsonl")
+WITHOUT_A_METHOD = ("mutants.jsonl", "groups.jsonl", "newcomer.jsonl", "history/speed/h200-engine.jsonl")
 # what shows figures of a network and no bound, and why; of anything else that was trained a line has `neg_elbo` (of a
 # point estimate that is a penalised loss, which bounds nothing: tables show a dash)
 WITHOUT_A_BOUND = {
