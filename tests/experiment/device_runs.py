@@ -3,11 +3,13 @@
     python -m tests.experiment.device_runs OUT NAME... [--hosts COORDINATOR COUNT NUMBER]
 
 The names: `all` devices share the batch; `sharded` they share the vectors as well; `streamed` each reads its part of
-the batch from files; `said` they share the examples of which the run beside OUT is asked.
+the batch from files; `said` they share the examples of which the run beside OUT is asked; `masks` they share its
+vectors while it is pruned.
 """
 
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from unittest.mock import patch
@@ -20,11 +22,14 @@ import occamax as ox
 from occamax.experiment.devices import Devices
 from occamax.experiment.feeder import BATCH_AXIS
 from occamax.experiment.hosts import join_hosts
-from occamax.experiment.program import Program, Task
+from occamax.experiment.problem import build_model, read_data
+from occamax.experiment.program import Program, Task, find_task_units
 from occamax.inference.calibration import held_out_of
 from occamax.inference.training import Budget
 
 from .small_runs import dataset, fit_normed, fit_streamed, normed
+
+UNIT_PRICE = 20.0  # nats per weight: one channel of three goes for it
 
 
 def asked(path, devices):
@@ -43,6 +48,27 @@ def said_by(path, devices):
     _, record = program.reduce(state, jnp.float32(0.9), (inputs, targets))  # the last: it takes the state over
     found |= {name: getattr(record, name) for name in ("removed", "predicted", "expected_nll", "divergence")}
     return {name: np.asarray(values) for name, values in found.items()}
+
+
+def masks_by(path, devices):
+    """What is left of a run when nine tenths must go, and when units have a price."""
+    run, data, left = ox.load(path, normed()), read_data(dataset()), {}
+    model = build_model(normed(), data, run.method, None, None, "float32", devices)
+
+    def of_devices(leaf):
+        """Vectors of latents are filled up to where they can be shared; the mask is as long as it is."""
+        is_vector = leaf.shape == (run.model.latent_count,) and leaf.dtype != bool
+        return (jnp.pad(leaf, (0, model.latent_count - len(leaf))) if is_vector else leaf)[None]
+
+    priced = replace(run.method.reduction, criterion=ox.criteria.Evidence(np.inf), unit_price=UNIT_PRICE)
+    methods = {"target": run.method.pruned_to(0.9, 10), "units": replace(run.method, reduction=priced)}
+    for name, method in methods.items():
+        units = find_task_units(model, method, data.example)
+        program = Program(Task(model, method, Budget(), held_out_of(None, 1), units=units), devices)
+        state = program.place(jax.tree.map(of_devices, run.state))
+        examples = devices.put((dataset().test.inputs[:29], dataset().test.targets[:29]))
+        left[name] = np.asarray(program.reduce(state, jnp.float32(0.9), examples)[1].mask)
+    return left
 
 
 @contextmanager
@@ -71,9 +97,11 @@ def main(words):
         join_hosts(hosts[0], int(hosts[1]), int(hosts[2]))
     out = Path(words[0])
     for name in words[1:]:
-        devices = Devices.of(None, shard_weights=name == "sharded")
+        devices = Devices.of(None, shard_weights=name in ("sharded", "masks"))
         if name == "said":
             np.savez(out / "said.npz", **said_by(out.parent / "one", devices))
+        elif name == "masks":
+            np.savez(out / "masks.npz", **masks_by(out.parent / "one", devices))
         elif name == "streamed":
             with what_is_read() as read:
                 fit_streamed(Path(mkdtemp()), out / name, devices=devices, progress=True)

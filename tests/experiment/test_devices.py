@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from occamax.experiment.folder import RunFolder
 from occamax.experiment.hosts import join_hosts
 from occamax.storage import load_arrays
 
-from .device_runs import asked, said_by
+from .device_runs import asked, masks_by, said_by
 from .small_runs import fit_normed, normed, save_npz
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ def runs(tmp_path_factory):
     processes = [begin(script, out / "hosts", "streamed", "--hosts", where, 2, i) for i in range(2)]
     fit_normed(out / "one")
     said = finish(*processes)
-    finish(begin(script, out / "four", "sharded", "said", devices=4))
+    finish(begin(script, out / "four", "sharded", "said", "masks", devices=4))
     return out, said
 
 
@@ -105,6 +106,19 @@ def test_many_devices_say_of_the_same_network_what_one_says(runs):
     for name, values in alone.items():
         assert values.shape == shared[name].shape
         assert np.allclose(values, shared[name], rtol=1e-6, atol=1e-6), name
+
+
+def test_many_devices_that_share_the_weights_prune_the_same(runs):
+    """Sparsity by rank over all of them, and units by sums that lie on several."""
+    out, _ = runs
+    alone, shared = masks_by(out / "one", Devices()), np.load(out / "four" / "masks.npz")
+    layout = ox.load(out / "one", normed()).model.layout
+    for name, left in alone.items():
+        assert np.array_equal(left, shared[name]), name
+    hidden = layout.size - layout.sizes[-1]  # the output layer stays
+    assert (~alone["target"][0][:hidden]).sum() == round(0.9 * hidden)
+    channels = layout.matrices(jnp.asarray(alone["units"][0]))[0].any(1)
+    assert 0 < channels.sum() < len(channels)
 
 
 def test_a_reduction_is_measured_by_all_devices(runs):
