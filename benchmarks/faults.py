@@ -1772,6 +1772,15 @@ INTEROP = [  # seen only where PyTorch, Flax and Haiku are installed: make test-
         ),
     ),
     *_of(
+        "interop/torch_checks.py",
+        (
+            "a layer that PyTorch cannot call has no name",
+            "if layers and layers[-1][0] else",
+            "if False else",
+            "interop/test_torch.py::test_what_cannot_be_taken_is_refused_in_words",
+        ),
+    ),
+    *_of(
         "interop/moments.py",
         (
             "precisions are variances",
