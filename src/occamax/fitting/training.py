@@ -68,8 +68,8 @@ def fit(  # the one door: everything that a run can be told
     of it is random; its present values are not used, except by **start** and where **fixed** names it: `lambda net:
     (net.table,)`.
     **data** inputs and targets, the first axis the examples; or a `Dataset` (`ox.load_data`), which is standardised and
-    tested too; or a `Stream` (`ox.open_arrays`), of which only the batches are read. **test** inputs and targets,
-    or a `Stream`, which is read part by part in every evaluation.
+    tested too; or a `Stream` (`ox.open_images`, `ox.open_texts`, `ox.open_arrays`), of which only the batches are read.
+    **test** inputs and targets, or a `Stream`, which is read part by part in every evaluation.
     **method** `ox.BMR()` unless given. **start** `ox.Trained()` begins at the network's present weights, or at those of
     a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
     **seeds** trains several at once, or one after the other where memory is short: how many, or which.
