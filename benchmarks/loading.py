@@ -38,7 +38,7 @@ from occamax.experiment.feeder import Feeder
 
 CLASSES, PARTS = 4, ("few", "many")
 EPOCHS, STEPS = 4, 40
-NETWORKS = {"small": (16,), "large": (2048, 2048)}  # hidden units
+NETWORKS = {"small": (16,), "large": (1024, 1024)}  # hidden units
 
 
 def make(folder: Path, images: int, side: int) -> None:

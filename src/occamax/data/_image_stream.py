@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ._dataset import Statistics, byte_statistics
+from ._dataset import Statistics, byte_counts, byte_statistics
 from ._decoding import Header, broken_named, decoded, header_of, warnings_heeded
 from ._images import check_classes, class_folders, colour_of, images_in, parts_of
 from ._options import Options
 from ._stream import Stream
 
 AT_ONCE = 16  # images that a thread takes up together
-SAMPLED = 2**27, 4096  # bytes and images, of those for training, that say what mean and deviation are
+SAMPLED = 4096  # images, of those for training, that say what mean and deviation are
+COUNTED = 256  # of them at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +202,9 @@ def _parted(images: Images, options: Options) -> tuple[Images, Images]:
 
 
 def _statistics(train: Images) -> Statistics:
-    count = min(len(train), SAMPLED[1], max(1, SAMPLED[0] // int(np.prod(train.shape[1:]))))
-    return byte_statistics(train[np.linspace(0, len(train) - 1, count).astype(int)])
+    places = np.linspace(0, len(train) - 1, min(len(train), SAMPLED)).astype(int)
+    pieces = (places[first : first + COUNTED] for first in range(0, len(places), COUNTED))
+    return byte_statistics(np.sum([byte_counts(train[rows]) for rows in pieces], axis=0))
 
 
 def _prints(listed: dict[str, list[_Class]]) -> dict[str, dict[str, Any]]:
