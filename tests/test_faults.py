@@ -2,6 +2,7 @@
 they are seen takes longer to say, and is said there."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -35,6 +36,20 @@ def test_the_tests_that_should_see_them_are_there():
             known[path] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert not function or function.partition("[")[0] in known[path], name
     assert all(fault.tests for fault in FAULTS)
+
+
+def test_every_fault_was_planted_as_it_is_and_killed():
+    """And the pages count them."""
+    known = mutants.read(ROOT / "results" / "mutants.jsonl")
+    missing = [fault.name for fault in FAULTS if not mutants.is_answered(fault, known.get(fault.name))]
+    assert missing == [], "run python benchmarks/mutants.py: it plants those that are new or changed, or survived"
+    assert set(known) == {fault.name for fault in FAULTS}
+    killed = sum(line["outcome"] == "killed" for line in known.values())
+    for page, words in (
+        ("benchmarks/README.md", r"All (\d+) are killed"),
+        ("docs/lab/index.md", r"All (\d+) of `.*faults"),
+    ):
+        assert re.findall(words, (ROOT / page).read_text()) == [str(killed)], page
 
 
 def test_a_text_that_is_gone_is_said():
