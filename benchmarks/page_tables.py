@@ -15,6 +15,7 @@ import floors
 import from_trained
 import groups
 import levels
+import loading
 import means
 import numpy as np
 import one_shot
@@ -379,6 +380,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
+    "loading": lambda path: loading.table(trials.lines_of(path)),
     "recompute": lambda path: recompute.table(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
     "from-trained": lambda path: from_trained.table(trials.lines_of(path)),

@@ -41,6 +41,7 @@ WITHOUT_THE_BOUND = {
         "check-cost",
         "unit-groups",
         "recompute",
+        "loading",
         "speed-gpu",
         "growth",
         "scaling",
