@@ -101,11 +101,13 @@ class Fit:
         return jax.ShapeDtypeStruct(tuple(known["shape"]), np.dtype(known["dtype"]))
 
     def predict(self, inputs: Any, num_samples: int = 100, seed: int = 0) -> Float[np.ndarray, "n out"]:
-        """Class probabilities (or the expected target) of each raw input, averaged over draws of the weights."""
+        """Class probabilities (or the expected target) of each of the raw **inputs**, averaged over **num_samples**
+        draws of the weights, which follow the **seed**."""
         return np.asarray(self.predictive(inputs, num_samples, seed).expectation)
 
     def predictive(self, inputs: Any, num_samples: int = 100, seed: int = 0) -> Predictive:
-        """The whole posterior predictive, enough to tell doubt about the weights from noise in the data."""
+        """The whole posterior predictive of raw **inputs**, from **num_samples** draws that follow the **seed**: enough
+        to tell doubt about the weights from noise in the data."""
         inputs = np.asarray(inputs)
         if inputs.shape[1:] != self.example.shape:
             raise ArgumentError(f"inputs: shape {inputs.shape} given; one example has shape {self.example.shape}")
@@ -115,8 +117,9 @@ class Fit:
     def evaluate(
         self, data: Any = None, num_samples: int | None = None, data_dir: Path | None = None
     ) -> dict[str, float]:
-        """The figures on a test set: that of the run unless `data` (inputs and targets, a Dataset or a Stream)
-        is given. A stream is read part by part."""
+        """The figures on a test set, from **num_samples** draws of the weights, as many as the run had unless given:
+        on that of the run, opened again in **data_dir** where it is not in memory, unless **data** (inputs and targets,
+        a Dataset or a Stream) are given. A stream is read part by part."""
         test = self.test_set(data, data_dir)
         draws = self.config.num_samples if num_samples is None else num_samples
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
@@ -130,7 +133,8 @@ class Fit:
         return {**score(self.model, found, targets, with_floor=True), "sparsity": self.sparsity}
 
     def test_set(self, data: Any = None, data_dir: Path | None = None) -> Any:
-        """The examples that the network is measured on: inputs and targets, or a Stream."""
+        """The examples that the network is measured on: inputs and targets, or a Stream; those of **data** if given,
+        else those of the run, opened again in **data_dir** if need be."""
         if data is not None:
             found = read_data(data, preprocess=self.facts.preprocess)
             return found.test if isinstance(data, Dataset) and found.test is not None else found.train
@@ -144,7 +148,8 @@ class Fit:
         return split if isinstance(split, Stream) else (split.inputs, split.targets)
 
     def save(self, path: Path | str, overwrite: bool = False) -> Path:
-        """Writes a run folder that `ox.load` brings back."""
+        """Writes a run folder at **path** that `ox.load` brings back, and gives its path. A folder that is there is
+        refused unless **overwrite**."""
         folder = RunFolder.create(Path(path), self.config, overwrite)
         one = jax.tree.map(lambda leaf: leaf[None], self.state)
         arrays = {name: np.asarray(array[0]) for name, array in state_arrays(one, self.model.fill).items()}
@@ -173,8 +178,9 @@ class Fit:
         batch: int = 1,
         training: tuple[Any, Any] | None = None,
     ) -> Any:
-        """Writes the network at the posterior mean as a file that runs anywhere, by its ending: `.onnx`, `.safetensors`
-        (`posterior` adds the deviations there) or `.h`, a C header. Gives the sizes, latencies and figures of the file.
+        """Writes the network at the posterior mean to **path**, a file that runs anywhere, by its ending: `.onnx`,
+        `.safetensors` (**posterior** adds the deviations there) or `.h`, a C header. Gives the sizes, latencies and
+        figures of the file, on the examples of **data**, else on those of the run (see `test_set` for **data_dir**).
 
         Weights are rounded as far as the evidence lets them be. **bits** fixes the size of every codebook instead, 32
         keeps the weights as they are; **max_loss** nats that rounding may cost over the data set; **max_bytes** of the
@@ -232,7 +238,8 @@ class Fit:
         return last if is_own else {}
 
     def to_torch(self, masks: bool = False) -> Any:
-        """The PyTorch module that `ox.from_torch` was given, pruned (see `ox.to_torch`)."""
+        """The PyTorch module that `ox.from_torch` was given, pruned (see `ox.to_torch`); with **masks** of
+        `torch.nn.utils.prune`, so that zeros stay zero in further training."""
         from ..interop.pytorch import to_torch
 
         return to_torch(self, masks)
@@ -250,7 +257,7 @@ class Fit:
         return to_haiku(self)
 
     def report(self, path: Path | str) -> Path:
-        """Writes one HTML page about this run."""
+        """Writes one HTML page about this run to **path**, and gives the path."""
         from ..report import read_groups, write_report
 
         if self.path is not None:
