@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from occamax.data.held_out import HeldOut
 from occamax.errors import ArgumentError
+from occamax.experiment.devices import Devices
 from occamax.experiment.program import Program, Task
 from occamax.inference.estimators import LocalReparameterisation, SharedDraw
 from occamax.inference.initializers import Uniform, VarianceScaled
@@ -19,7 +20,7 @@ from occamax.inference.optimizers import AdaBelief
 from occamax.inference.posteriors import IndependentNormals
 from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior
 from occamax.inference.schedules import Affordable, Circumstances, Constant, kl_weight_of
-from occamax.inference.training import Budget, Stepper, draws, objective, start
+from occamax.inference.training import Budget, Stepper, alone, draws, objective, start
 from occamax.methods import BMR
 
 from ..tolerances import SINGLE
@@ -98,16 +99,17 @@ def test_an_epoch_is_its_steps_one_by_one():
     assert same(state.optimizer, together.optimizer, SINGLE)
 
 
+@pytest.mark.parametrize("share", [alone, Devices.of(1).share])
 @pytest.mark.parametrize("estimator", [SharedDraw(), LocalReparameterisation()])
-def test_a_step_in_micro_batches_is_the_same_step(estimator):
-    """Plain descent by 1: what is taken off the posterior is the gradient. In less memory."""
+def test_a_step_in_micro_batches_is_the_same_step(estimator, share):
+    """Plain descent by 1: what is taken off the posterior is the gradient. In less memory, on devices too."""
     model, _, data, *_ = setup()
     jitter = lambda key, x: x + 0.5 * jax.random.normal(key, x.shape)  # noqa: E731
     descent = optax.with_extra_args_support(optax.sgd(1.0))
     posterior, found, memory = first().posterior, [], []
     large = tuple(jnp.concatenate([part] * 16) for part in data)
     for count in (1, 4):
-        stepper = Stepper(model, descent, estimator, jitter, micro_batches=count)
+        stepper = Stepper(model, descent, estimator, jitter, share, micro_batches=count)
         state = start(model, posterior, descent, jax.random.key(0))
         given = state, large, jax.random.key(1)
         step = jax.jit(lambda *given, stepper=stepper: stepper(*given, SIZE)).lower(*given).compile()

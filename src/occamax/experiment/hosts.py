@@ -109,7 +109,7 @@ def losses_explained(how_to_resume: str) -> Iterator[None]:
             raise
         except (RuntimeError, ValueError, OSError) as error:  # what jax and orbax raise of a lost host is one of them
             said = (str(error) or repr(error)).splitlines()[0][:200]
-            raise RunError(f"another host of this run is gone ({said}). {saved}") from error
+            raise RunError(f"another host of this run is gone, or this one failed ({said}). {saved}") from error
 
 
 @contextmanager

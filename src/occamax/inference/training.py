@@ -168,12 +168,12 @@ def in_micro_batches(slope: Callable[..., Any], count: int) -> Callable[..., Any
 
     def mean_slope(posterior: Any, mask: Any, buffers: Any, batch: Batch, key: Any, weight: Any, part: Any) -> Any:
         size = len(batch[1]) // count
-        start, total, axis = (0, len(batch[1]), None) if part is None else part
+        whole = BatchPart(0, len(batch[1]), None) if part is None else part
         parts = jax.tree.map(lambda leaf: leaf.reshape(count, size, *leaf.shape[1:]), batch)
 
         def one(carry: Any, given: Any) -> Any:
             (total_so_far, buffers), (number, own) = carry, given
-            place = BatchPart(start + number * size, total, axis)
+            place = BatchPart(whole.start + number * size, whole.total, whole.axis)
             gradient, (info, buffers) = slope(posterior, mask, buffers, own, key, weight, place)
             return (jax.tree.map(jnp.add, total_so_far, (gradient, info)), buffers), None
 
