@@ -14,6 +14,7 @@ import float32
 import floors
 import from_trained
 import groups
+import hosts
 import levels
 import loading
 import means
@@ -369,6 +370,7 @@ def opponents_front(folder: Path) -> str:
 KINDS: dict[str, Callable[..., str]] = {
     "lab-test": lab_test,
     "package-test": package_test,
+    "hosts": lambda path: hosts.table(trials.lines_of(path)),
     "opponents": opponents_beside,
     "opponents-front": opponents_front,
     "study": study_table,

@@ -48,6 +48,7 @@ WITHOUT_THE_BOUND = {
         "scaling-outlook",
         "floors",
         "groups",
+        "hosts",
     ),
 }
 
