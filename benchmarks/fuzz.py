@@ -33,7 +33,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from occamax.cli import app
-from occamax.data import Dataset, load_data, open_data
+from occamax.data import Dataset, load_data
 from occamax.data._sources import CifarSource, IdxSource
 from occamax.errors import OccamaxError
 from occamax.export.images import read_images
@@ -100,7 +100,7 @@ def prepare(folder: Path) -> Ground:
 
     def opened(name: str, **options: Any) -> Callable[[Path], Any]:
         # nor has a user's own data: what is read is of the right kind
-        return lambda place: UNCHECKED if arrays(open_data(place / name, **options)) else None
+        return lambda place: UNCHECKED if arrays(load_data(place / name, **options)) else None
 
     readers: dict[str, tuple[Path, Callable[[Path], Any]]] = {
         "checkpoint": (run / "checkpoint.safetensors", state),
@@ -151,7 +151,7 @@ def _class_folder(place: Path) -> Any:
         for file in place.iterdir():
             (Path(name) / file.name[0]).mkdir(exist_ok=True)
             shutil.copy(file, Path(name) / file.name[0] / file.name)
-        found = open_data(name, test_share=0.25)
+        found = load_data(name, test_share=0.25)
         return UNCHECKED if found.train.inputs.size else None
 
 

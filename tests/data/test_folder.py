@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from occamax.data import load_data, open_data, reopen
+from occamax.data import load_data, reopen
 from occamax.data._images import parts_of
 from occamax.errors import ArgumentError, DataError
 
@@ -43,7 +43,7 @@ def test_class_folders_are_classes(root):
     (root / "cat" / ".DS_Store").write_bytes(b"x")
     (root / "cat" / "notes.txt").write_text("x")
     (root / "readme.md").write_text("x")
-    data = open_data(root)
+    data = load_data(root)
     assert data.class_names == ("cat", "dog")
     assert data.name == "pets"
     assert (data.shape, data.train.inputs.dtype) == ((3, 4, 6), np.uint8)
@@ -59,23 +59,23 @@ def test_pixels_arrive_as_they_were(tmp_path):
     pixels = write_image(tmp_path / "a" / "1.png", 7)
     write_image(tmp_path / "b" / "1.png", 9)
     write_image(tmp_path / "b" / "2.png", 8)
-    data = open_data(tmp_path)
+    data = load_data(tmp_path)
     found = data.train.inputs[data.train.inputs[:, 0, 0, 0] == 7][0]
     assert np.array_equal(np.moveaxis(found, 0, -1), pixels)
 
 
 def test_a_split_depends_on_the_names_and_the_seed_alone(root, tmp_path):
-    whole = open_data(root, seed=1)
+    whole = load_data(root, seed=1)
     other = tmp_path / "copy"
     for name in ("dog", "cat"):  # written in another order
         for path in sorted((root / name).iterdir(), reverse=True):
             (other / name).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, other / name)
-    again = open_data(other, seed=1)
+    again = load_data(other, seed=1)
     assert np.array_equal(again.train.inputs, whole.train.inputs)
     assert np.array_equal(again.test.inputs, whole.test.inputs)
     assert again.origin["files"] == whole.origin["files"]
-    assert numbers(open_data(root, seed=2).train) != numbers(whole.train)
+    assert numbers(load_data(root, seed=2).train) != numbers(whole.train)
 
 
 @pytest.mark.parametrize("test", ["test", "val", "validation", "valid"])
@@ -83,20 +83,20 @@ def test_train_and_test_folders_are_kept_apart(tmp_path, test):
     for i in range(4):
         write_image(tmp_path / "train" / "ab"[i % 2] / f"{i}.png", i)
     write_image(tmp_path / test / "b" / "4.png", 4)
-    data = open_data(tmp_path)
+    data = load_data(tmp_path)
     assert sorted(numbers(data.train)) == [0, 1, 2, 3]
     assert (numbers(data.test), data.test.targets.tolist()) == ([4], [1])
     assert data.origin["test"] == test
     write_image(tmp_path / test / "strange" / "5.png", 5)
     with pytest.raises(DataError, match="class strange"):
-        open_data(tmp_path)
+        load_data(tmp_path)
 
 
 def test_a_class_may_be_called_train(tmp_path):
     for name in ("bus", "train"):
         for i in range(2):
             write_image(tmp_path / name / f"{i}.png", i)
-    assert open_data(tmp_path).class_names == ("bus", "train")
+    assert load_data(tmp_path).class_names == ("bus", "train")
     assert parts_of(tmp_path)[0] == {"train": tmp_path}
 
 
@@ -104,7 +104,7 @@ def test_both_validation_and_test_are_there(tmp_path):
     for part in ("train", "val", "test"):
         for i, name in enumerate("ab"):
             write_image(tmp_path / part / name / "1.png", i)
-    data = open_data(tmp_path)
+    data = load_data(tmp_path)
     assert (data.origin["test"], data.origin["unused"]) == ("test", ["val"])
 
 
@@ -112,10 +112,10 @@ def test_grey_stays_grey_and_mixed_becomes_colour(tmp_path):
     for name in "ab":
         for i in range(3):
             write_image(tmp_path / name / f"{i}.png", i, mode="L")
-    data = open_data(tmp_path)
+    data = load_data(tmp_path)
     assert (data.shape, data.origin["colour"]) == ((1, 4, 6), "grey")
     write_image(tmp_path / "a" / "colour.png", 99, mode="RGBA")
-    mixed = open_data(tmp_path)
+    mixed = load_data(tmp_path)
     assert mixed.shape == (3, 4, 6)
     assert mixed.origin["colour"] == "mixed, all made colour: 6 grey, 1 colour"
     assert mixed.origin["transparency_dropped"] == 1
@@ -126,13 +126,13 @@ def test_grey_stays_grey_and_mixed_becomes_colour(tmp_path):
 def test_sizes_must_agree_or_be_given(root, unchecked):
     write_image(root / "cat" / "large.jpg", size=(8, 12))
     with pytest.raises(DataError, match=r"large.jpg: 8 × 12 pixels, but .*0.png has 4 × 6.*size=\(4, 6\)"):
-        open_data(root)
-    data = open_data(root, size=(4, 6))
+        load_data(root)
+    data = load_data(root, size=(4, 6))
     assert (data.shape, data.origin["resized"]) == ((3, 4, 6), 1)
-    assert open_data(root, size=5).shape == (3, 5, 5)
+    assert load_data(root, size=5).shape == (3, 5, 5)
     for bad in (0, (3,), "big", (2.5, 3), True):
         with pytest.raises(ArgumentError, match="size"):
-            open_data(root, size=bad)
+            load_data(root, size=bad)
 
 
 def test_a_photograph_is_turned_as_its_camera_says(tmp_path):
@@ -143,7 +143,7 @@ def test_a_photograph_is_turned_as_its_camera_says(tmp_path):
     exif = image.getexif()
     exif[0x0112] = 6  # a quarter turn
     image.save(tmp_path / "a" / "turned.jpg", exif=exif)
-    assert open_data(tmp_path).shape == (3, 6, 4)
+    assert load_data(tmp_path).shape == (3, 6, 4)
 
 
 def png(mode="RGB"):
@@ -164,7 +164,7 @@ def test_a_broken_image_is_named_or_is_no_loss(tmp_path_factory, cut, place, byt
     (root / "b" / "bad.png").write_bytes(content)
     said = ""
     try:
-        data = open_data(root)
+        data = load_data(root)
     except DataError as error:
         said = str(error)
     assert "bad.png" in said if said else len(data.train) + len(data.test) == 5
@@ -174,7 +174,7 @@ def test_a_broken_image_is_named_or_is_no_loss(tmp_path_factory, cut, place, byt
 def test_other_faults_of_a_folder_are_named(root, tmp_path):
     def fails(says):
         with pytest.raises(DataError, match=says):
-            open_data(root)
+            load_data(root)
 
     (root / "cat" / "bad.png").write_bytes(b"")
     fails("bad.png: is empty. Replace it")
@@ -199,9 +199,9 @@ def test_other_faults_of_a_folder_are_named(root, tmp_path):
 def test_options_that_mean_nothing_are_refused(root):
     for options in ({"target": "cat"}, {"task": "regression"}, {"task": "sorting"}, {"test_share": 1.0}, {"seed": -1}):
         with pytest.raises(ArgumentError, match=next(iter(options))):
-            open_data(root, **options)
+            load_data(root, **options)
     with pytest.raises(ArgumentError, match=r"size: .* named data set"):
-        open_data("fashion_mini", size=32)
+        load_data("fashion_mini", size=32)
 
 
 def test_a_folder_is_opened_again_and_changes_are_said(root, tmp_path):
@@ -236,7 +236,7 @@ def test_paths_that_lead_nowhere_are_said(tmp_path, unchecked):
     with pytest.raises(DataError, match="no such file"):
         load_data(tmp_path / "mnist")
     with pytest.raises(ArgumentError, match="path"):
-        open_data(3)
+        load_data(3)
     (tmp_path / "data.xlsx").write_bytes(b"x")
     with pytest.raises(DataError, match=r"\.xlsx; a folder of images"):
-        open_data(tmp_path / "data.xlsx")
+        load_data(tmp_path / "data.xlsx")

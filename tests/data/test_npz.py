@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from occamax.data import open_data, reopen
+from occamax.data import load_data, reopen
 from occamax.errors import ArgumentError, DataError
 
 X = np.random.default_rng(0).normal(size=(20, 3))
@@ -25,7 +25,7 @@ def test_the_usual_names_are_known(tmp_path_factory, names, forms, test):
     parts = [("train", slice(12)), (test, slice(12, None))] if test else [("train", slice(None))]
     arrays = {form.format(*names, part): a[rows] for part, rows in parts for form, a in zip(forms, (X, Y), strict=True)}
     np.savez(path, **(dict(zip(names, (X, Y), strict=True)) if test is None else arrays))
-    data = open_data(path)
+    data = load_data(path)
     assert data.name == "data"
     assert len(data.train) + len(data.test) == 20
     if test:
@@ -49,7 +49,7 @@ def test_the_usual_names_are_known(tmp_path_factory, names, forms, test):
 def test_channels_come_second(tmp_path, shape, kind, found, axes):
     x = np.random.default_rng(0).integers(0, 255, shape).astype(kind)
     np.savez(tmp_path / "a.npz", x_train=x, y_train=[[0], [1]] * 3, x_test=x, y_test=[[0], [1]] * 3)
-    data = open_data(tmp_path / "a.npz")
+    data = load_data(tmp_path / "a.npz")
     assert data.shape == found
     assert axes in data.origin["axes"]
     data.standardise()(data.train.inputs[0])
@@ -60,19 +60,19 @@ def test_channels_come_second(tmp_path, shape, kind, found, axes):
 def test_tasks_and_names(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=X, y=Y, class_names=np.array(["a", "b", "c"]), more=X)
-    assert open_data(path).class_names == ("a", "b", "c")
-    assert open_data(path).origin["unused"] == ["more"]
+    assert load_data(path).class_names == ("a", "b", "c")
+    assert load_data(path).origin["unused"] == ["more"]
     np.savez(path, x=X, y=Y)
-    assert not open_data(path, task="regression").is_classification
+    assert not load_data(path, task="regression").is_classification
     np.savez(path, x=X, y=Y.astype(float))
-    assert not open_data(path).is_classification
-    assert open_data(path, task="classification").class_names == ("0", "1", "2")
+    assert not load_data(path).is_classification
+    assert load_data(path, task="classification").class_names == ("0", "1", "2")
     np.savez(path, x=X, y=Y + 0.5)
     with pytest.raises(DataError, match=r"a\.npz: targets: row 0 .*0.5; classes are whole"):
-        open_data(path, task="classification")
+        load_data(path, task="classification")
     for options in ({"target": "y"}, {"size": 4}):
         with pytest.raises(ArgumentError, match=f"{next(iter(options))}: .*npz"):
-            open_data(path, **options)
+            load_data(path, **options)
 
 
 def test_faults_are_named(tmp_path):
@@ -80,7 +80,7 @@ def test_faults_are_named(tmp_path):
 
     def fails(says):
         with pytest.raises(DataError, match=says) as caught:
-            open_data(path)
+            load_data(path)
         assert str(path) in str(caught.value)
 
     np.savez(path, a=X, b=Y)
@@ -101,7 +101,7 @@ def test_faults_are_named(tmp_path):
 def test_it_is_opened_again_and_changes_are_said(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=X, y=X[:, :2])
-    data = open_data(path, seed=3, test_share=0.5).first(4)
+    data = load_data(path, seed=3, test_share=0.5).first(4)
     origin = json.loads(json.dumps(data.origin))
     again = reopen(origin)
     assert np.array_equal(again.train.inputs, data.train.inputs)

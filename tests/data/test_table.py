@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from occamax.data import TableEncoder, open_data, read_table, reopen
+from occamax.data import TableEncoder, load_data, read_table, reopen
 from occamax.errors import ArgumentError, DataError
 
 HOUSES = """size,colour,rooms,price
@@ -31,7 +31,7 @@ def everything(data):
 
 
 def test_numbers_stay_and_texts_become_columns(houses):
-    data = open_data(houses, target="price")
+    data = load_data(houses, target="price")
     assert data.feature_names == ("size", "colour=blue", "colour=green", "colour=red", "rooms")
     assert (data.target_names, data.is_classification, data.outputs) == (("price",), False, 1)
     assert data.origin["task"].startswith("regression: floats in the column price")
@@ -62,11 +62,11 @@ def test_any_table_is_read_back(tmp_path_factory, rows, delimiter):
     different = {label for _, label, _ in rows}
     if len(different) < 2:
         with pytest.raises(DataError, match="nothing to predict"):
-            open_data(path, target="target")
+            load_data(path, target="target")
         return
     if all(sum(label == other for _, other, _ in rows) < 2 for label in different):
         return
-    data = open_data(path, target="target")
+    data = load_data(path, target="target")
     assert data.class_names == tuple(sorted(different))
     assert sorted(everything(data)[:, 0]) == sorted(np.float32(number) for number, _, _ in rows)
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.origin["encoder"])))
@@ -93,7 +93,7 @@ def test_any_table_is_read_back(tmp_path_factory, rows, delimiter):
 def test_the_target_says_the_task(tmp_path, values, task, names):
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["x,y", *(f"{i},{value}" for i, value in enumerate(values))]))
-    data = open_data(path, target="y", task=task)
+    data = load_data(path, target="y", task=task)
     assert data.class_names == names
     assert ("as asked for" in data.origin["task"]) == (task is not None)
     for split in (data.train, data.test):
@@ -124,51 +124,51 @@ def test_the_target_says_the_task(tmp_path, values, task, names):
 def test_a_fault_is_named_by_row_column_and_value(houses, change, says):
     houses.write_text(houses.read_text().replace(*change, 1))
     with pytest.raises(DataError, match=says) as caught:
-        open_data(houses, target="price", task="regression")
+        load_data(houses, target="price", task="regression")
     assert str(houses) in str(caught.value)
 
 
 def test_lines_are_counted_as_an_editor_does(houses):
     houses.write_text(HOUSES.replace("20,blue", "\n\n20,").replace("red,1", '"re\nd",1'))
     with pytest.raises(DataError, match=r"row 2 \(line 6\), column 'colour': is empty"):
-        open_data(houses, target="price")
+        load_data(houses, target="price")
 
 
 def test_targets_are_named(houses, tmp_path):
     with pytest.raises(ArgumentError, match=r"target: none given.*size, colour, rooms, price"):
-        open_data(houses)
+        load_data(houses)
     with pytest.raises(ArgumentError, match=r"size, colour, rooms, price. Did you mean price"):
-        open_data(houses, target="prize")
+        load_data(houses, target="prize")
     with pytest.raises(ArgumentError, match=r"size: .* a table"):
-        open_data(houses, target="price", size=3)
+        load_data(houses, target="price", size=3)
     with pytest.raises(DataError, match=r"row 1 .*'colour': holds 'red', no number"):
-        open_data(houses, target="colour", task="regression")
+        load_data(houses, target="colour", task="regression")
     (tmp_path / "one.csv").write_text("y\n1\n2\n")
     with pytest.raises(DataError, match="only the target"):
-        open_data(tmp_path / "one.csv", target="y")
+        load_data(tmp_path / "one.csv", target="y")
     for content in (b"", b"x,y\n", b"\xff\xfe\x00"):
         (tmp_path / "one.csv").write_bytes(content)
         with pytest.raises(DataError, match=r"one\.csv"):
-            open_data(tmp_path / "one.csv", target="y")
+            load_data(tmp_path / "one.csv", target="y")
 
 
 def test_a_few_integers_that_are_no_classes_say_how_to_go_on(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y\n1,5\n2,7\n3,9\n")
     with pytest.raises(DataError, match=r"no class has two examples.*integers in the column y.*task='regression'"):
-        open_data(path, target="y")
-    assert open_data(path, target="y", task="regression").outputs == 1
+        load_data(path, target="y")
+    assert load_data(path, target="y", task="regression").outputs == 1
 
 
 def test_names_of_people_are_no_categories(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["name,y", *(f"person {i},{i % 2}" for i in range(30))]))
     with pytest.raises(DataError, match="column 'name': 30 different texts are no categories; remove"):
-        open_data(path, target="y")
+        load_data(path, target="y")
 
 
 def test_another_table_is_read_by_the_same_encoder(houses, tmp_path):
-    encoder = TableEncoder.from_dict(open_data(houses, target="price").origin["encoder"])
+    encoder = TableEncoder.from_dict(load_data(houses, target="price").origin["encoder"])
     path = tmp_path / "new.csv"
     path.write_text("rooms;id;colour;size\n2;x;red;1.5\n3;y;blue;2.5\n")
     assert read_table(path, encoder).tolist() == [[1.5, 0, 0, 1, 2], [2.5, 1, 0, 0, 3]]
@@ -191,7 +191,7 @@ def test_another_table_is_read_by_the_same_encoder(houses, tmp_path):
 
 
 def test_a_table_is_opened_again_and_changes_are_said(houses):
-    data = open_data(houses, target="price", seed=5, test_share=0.4)
+    data = load_data(houses, target="price", seed=5, test_share=0.4)
     origin = json.loads(json.dumps(data.origin))
     again = reopen(origin)
     assert np.array_equal(again.train.inputs, data.train.inputs)

@@ -9,7 +9,6 @@ from ._locate import data_folders as data_folders
 from ._locate import find as find
 from ._locate import load as load
 from ._open import load_data as load_data
-from ._open import open_data as open_data
 from ._open import open_stream as open_stream
 from ._open import reopen as reopen
 from ._preprocess import AsIs as AsIs

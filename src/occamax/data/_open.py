@@ -28,32 +28,6 @@ STREAMS: dict[str, Callable[[Path, Options, dict[str, Any] | None], Stream]] = {
 KINDS = ("named", "folder", "npz", "table", "arrays", "stream", *STREAMS)
 
 
-def open_data(
-    path: Path | str,
-    target: str | None = None,
-    task: str | None = None,
-    test_share: float = 0.2,
-    size: int | tuple[int, int] | None = None,
-    seed: int = 0,
-    data_dir: Path | str | None = None,
-) -> Dataset:
-    """A data set from a path, or by name.
-
-    **path** a folder of class folders of images, an .npz, a .csv or .tsv; or a name: fashion_mini (embedded),
-    fashion_mnist, mnist, cifar10, cifar100, film_snippets (texts). A folder that has such a name is opened as ./mnist.
-    **target** the column of a table to predict. **task** classification or regression, if the target's type is not to
-    say. **test_share** of the examples that is set aside where there is no test set, by **seed**.
-    **size** (height, width) to which images in a folder are resized. **data_dir** where named sets are kept, and where
-    a path is looked for that is not here.
-    """
-    options = Options(target, task, test_share, size, seed)
-    folder = None if data_dir is None else Path(data_dir)
-    if isinstance(path, str) and path in SOURCES:
-        options.refuse("a named data set", "target", "task", "size")
-        return load(SOURCES[path], folder)
-    return _open(_place(path, folder), options)
-
-
 def load_data(
     name: Path | str,
     data_dir: Path | str | None = None,
@@ -82,22 +56,19 @@ def load_data(
         >>> data.train.inputs.shape, data.classes
         ((10000, 1, 28, 28), 10)
     """
-    return open_data(name, target, task, test_share, size, seed, data_dir)
+    options = Options(target, task, test_share, size, seed)
+    folder = None if data_dir is None else Path(data_dir)
+    if isinstance(name, str) and name in SOURCES:
+        options.refuse("a named data set", "target", "task", "size")
+        return load(SOURCES[name], folder)
+    return _open(_place(name, folder), options)
 
 
-def open_stream(
-    path: Path | str,
-    target: str | None = None,
-    task: str | None = None,
-    test_share: float = 0.2,
-    size: int | tuple[int, int] | None = None,
-    seed: int = 0,
-    data_dir: Path | str | None = None,
-) -> Stream:
+def open_stream(path: Path | str, data_dir: Path | str | None = None, **given: Any) -> Stream:
     """A stream from a path: a folder of inputs.npy and targets.npy, as `open_arrays` takes it; a .txt, or a folder with
     train.txt, as `open_texts` does; else a folder of class folders of images, as `open_images` does. The options are
-    those of `open_data`."""
-    options = Options(target, task, test_share, size, seed)
+    those of `load_data`."""
+    options = Options(**given)
     place = _place(path, None if data_dir is None else Path(data_dir))
     if is_arrays(place):
         options.refuse("arrays on disk", "target", "task", "size")

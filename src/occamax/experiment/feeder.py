@@ -82,10 +82,15 @@ def in_parts(stream: Stream, devices: Devices) -> Iterator[tuple[Batch, int]]:
             yield batch, min(size, total - first)
 
 
-def over_parts(ask: Callable[[Any, Any], Any], stream: Stream, devices: Devices, axis: int = 0) -> Any:
-    """What `ask` says of all examples of a stream, on this host: arrays that have the examples along `axis`."""
+def told(
+    ask: Callable[[Any, Any], Any], data: Batch | Stream, devices: Devices, axis: int = 0
+) -> tuple[Any, np.ndarray]:
+    """What `ask` says of all examples, on this host: arrays that have the examples along `axis`; and their targets. A
+    stream is read part by part."""
+    if not isinstance(data, Stream):
+        return jax.device_get(ask(*data)), np.asarray(data[1])
     found = []
-    for batch, count in in_parts(stream, devices):
+    for batch, count in in_parts(data, devices):
         said = jax.device_get(ask(*batch))
         found.append(jax.tree.map(lambda leaf: leaf[(*[slice(None)] * axis, slice(count))], said))  # noqa: B023
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis), *found)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis), *found), data.targets

@@ -15,7 +15,7 @@ from ..errors import DivergedError
 from ..evaluation import score
 from ..inference.training import Batch, Info, State
 from ..reduction.reducing import Record
-from .feeder import Feeder, over_parts
+from .feeder import Feeder, told
 from .guard import ENOUGH, Guard
 from .program import Program, choose, of_seed
 from .sizes import counted, sparsity
@@ -205,10 +205,7 @@ class Loop:
     ) -> list[dict[str, float]]:
         """The figures of every seed's predictive."""
         ask = lambda x, y: self.program.evaluate(state, x, y, num_samples)  # noqa: E731
-        if isinstance(data, Stream):
-            predictive, targets = over_parts(ask, data, self.program.devices, axis=1), data.targets
-        else:
-            predictive, targets = jax.device_get(ask(*data)), np.asarray(data[1])
+        predictive, targets = told(ask, data, self.program.devices, axis=1)
         seeds = range(len(self.program.seeds))
         if with_floor:
             self.answers = [np.asarray(of_seed(predictive, i).expectation) for i in seeds]

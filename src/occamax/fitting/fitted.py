@@ -19,7 +19,7 @@ from ..experiment.checkpoint import state_arrays
 from ..experiment.config import Config
 from ..experiment.devices import Devices
 from ..experiment.environment import environment
-from ..experiment.feeder import STREAMED_BYTES, over_parts
+from ..experiment.feeder import STREAMED_BYTES, told
 from ..experiment.folder import Place, RunFolder
 from ..experiment.problem import Arrays, Facts, check_examples, read_data
 from ..experiment.program import believed
@@ -125,11 +125,9 @@ class Fit:
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
             raise ArgumentError(f"num_samples: {draws!r} given; it must be a whole number from 1 up")
         check_examples(self.model, test)
+        put = test if isinstance(test, Stream) else jax.tree.map(jnp.asarray, test)
         ask = lambda x, y: _evaluate(self.model, self.state, x, y, jnp.int32(draws))  # noqa: E731
-        if isinstance(test, Stream):
-            found, targets = over_parts(ask, test, Devices()), test.targets
-        else:
-            found, targets = jax.device_get(ask(jnp.asarray(test[0]), jnp.asarray(test[1]))), test[1]
+        found, targets = told(ask, put, Devices())
         return {**score(self.model, found, targets, with_floor=True), "sparsity": self.sparsity}
 
     def test_set(self, data: Any = None, data_dir: Path | None = None) -> Any:
