@@ -19,6 +19,7 @@ from scipy.optimize import root_scalar
 import occamax as ox
 from occamax.experiment.environment import environment
 
+SETTINGS = {"bins": 20, "repeats": 200}
 ASKED = [(0.98, 10, 10_000), (0.9, 10, 10_000), (0.87, 10, 10_000), (0.8, 10, 10_000), (0.6, 10, 10_000)]
 ASKED += [(0.5, 10, 10_000), (0.3, 100, 10_000), (0.2, 100, 10_000), (0.87, 10, 2_000), (0.8, 10, 2_000)]
 
@@ -41,13 +42,17 @@ def alike(mean: float, examples: int) -> np.ndarray:
 
 
 def measure(mean: float, classes: int, examples: int) -> dict:
-    floor = ox.calibration_floor(probabilities(mean, classes, examples))
-    found = {"floor": floor.mean, "std": floor.std, "most": ox.calibration_floor(alike(mean, examples)).mean}
+    floor = ox.calibration_floor(probabilities(mean, classes, examples), **SETTINGS)
+    found = {
+        "floor": floor.mean,
+        "std": floor.std,
+        "most": ox.calibration_floor(alike(mean, examples), **SETTINGS).mean,
+    }
     asked = {"confidence": mean, "classes": classes, "test_examples": examples}
     return {
         **asked,
         **{name: round(value, 5) for name, value in found.items()},
-        "settings": {"bins": 20, "repeats": 200},
+        "settings": SETTINGS,
     }
 
 

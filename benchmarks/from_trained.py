@@ -97,7 +97,7 @@ def measure(options: argparse.Namespace) -> None:
         names |= {"test": options.test, "start": options.start_set}
         if kind not in ("dense", "bare"):
             names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
-            names |= {} if options.largest_std is None else {"largest_std": options.largest_std}
+            names |= {} if options.largest_std is None or kind != "trained" else {"largest_std": options.largest_std}
         line = {**names, **line, "command": command(), **environment()}
         print(json.dumps({name: value for name, value in line.items() if name != "settings"}), flush=True)
         keep(line, options.out)
@@ -118,6 +118,7 @@ def table(lines: list[dict]) -> str:
 def how(line: dict) -> str:
     """The kind of run, and of what method where it is not `bmr` that decides by itself."""
     words = [line.get("method", "bmr"), *line.get("changes", [])]
+    words += [f"largest_std={line['largest_std']:g}"] if "largest_std" in line else []
     asked, start = line.get("level"), "".join(f" `{word}`" for word in line.get("start", []))
     if start and line["kind"] != "scratch":
         return how({**line, "start": []}) + (start if line["kind"] in ("dense", "bare") else f", from{start}")

@@ -76,6 +76,8 @@ def table(lines: list[dict]) -> str:
     rows = []
     for line in lines:
         what = f"{line['network']}, batch {line['batch']:,}" + (", weights shared out" if line["shard_weights"] else "")
+        what += f", {line['epochs']} × {line['steps']} steps"
+        what += f", {line['micro_batches']} micro-batches" if line["micro_batches"] > 1 else ""
         times = f"{line['together'] / line['alone']:.2f} ×"
         rates = [f"{line[name]:.3g}" for name in ("alone", "together")]
         rows.append([what, str(line["hosts"]), *rates, times, f"{line['difference']:.0e}"])
