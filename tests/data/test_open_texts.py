@@ -76,7 +76,10 @@ def test_it_is_opened_again_with_the_words_of_then(path, monkeypatch):
         patch.setattr(TextEncoder, "learnt", lambda *_: pytest.fail("learnt again"))
         again = reopen(json.loads(json.dumps(stream.origin)))
     assert np.array_equal(again.take(np.arange(9))[0], stream.take(np.arange(9))[0])
-    path.write_bytes(path.read_bytes().replace(b"schoen", b"x") + b"\ngut\tmore")
+    path.write_bytes(path.read_bytes().replace(b"great", b"grand"))  # as long as it was
+    with pytest.raises(DataError, match="other contents"):
+        reopen(stream.origin)
+    path.write_bytes(path.read_bytes() + b"\ngut\tmore")
     with pytest.raises(DataError, match="longer or shorter"):
         stream.take(np.arange(9))
     with pytest.raises(DataError, match=r"films.txt held \d+ bytes, now \d+"):
