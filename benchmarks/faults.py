@@ -526,8 +526,8 @@ CRITERIA = [
         ),
         (
             "the target is met too early",
-            "reach, 1.0)) ** 3",
-            "reach, 1.0)) ** 5",
+            "self.reach)) ** self.power",
+            "self.reach)) ** (self.power + 2)",
             "reduction/test_criteria.py::test_target_sparsity_is_reached_when_asked",
         ),
         (

@@ -205,6 +205,20 @@ def test_target_sparsity_is_reached_when_asked():
     assert np.allclose(removed, [0.0, 0.8 * (1 - 0.5**3), 0.8, 0.8], atol=0.01)
 
 
+def test_the_way_to_a_target_has_a_beginning_and_a_shape():
+    """By hand: nothing before a fifth of the run; of the way from there to three fifths half is over at .4."""
+    layout = layout_of(9, 9, 9)
+    made = random_beliefs(layout.size)
+
+    def removed(progress, **way):
+        criterion = TargetSparsity(0.8, begin=0.2, reach=0.6, **way)
+        return 1 - float(criterion.decide(layout, made._replace(progress=jnp.float32(progress))).keep.mean())
+
+    for way, halfway in (({}, 0.7), ({"power": 1.0}, 0.4)):
+        found = [removed(progress, **way) for progress in (0.1, 0.2, 0.4, 0.6, 0.9)]
+        assert np.allclose(found, [0.0, 0.0, halfway, 0.8, 0.8], atol=0.01)
+
+
 def test_baseline_scores():
     layout = layout_of(1, 1, 1)
     made = beliefs([1.0, 2.0, 3.0, 4.0], [1.0, 0.1, 10.0, 4.0], weight=[5.0, -4.0, 2.0, 0.5])
@@ -308,6 +322,9 @@ def test_every_is_a_range(first, until, every):
     [
         (lambda: TargetSparsity(1.2), "sparsity: 1.2"),
         (lambda: TargetSparsity(0.5, reach=1.0), "reach: 1.0"),
+        (lambda: TargetSparsity(0.5, begin=0.6, reach=0.5), "begin: 0.6"),
+        (lambda: Pattern(begin=-0.1, reach=0.5), "begin: -0.1"),
+        (lambda: TargetSparsity(0.5, power=0.0), "power: 0.0"),
         (lambda: Pattern(4, 4), "keep: 4 of 4"),
         (lambda: Pattern(reach=-1.0), "reach: -1.0"),
         (lambda: SpikeAndSlab(alpha0=0.0), "alpha0: 0.0"),

@@ -201,9 +201,12 @@ class Method:
         due = [epoch for epoch in range(epochs) if reduction.schedule.due(epoch, epochs)]
         if not due:
             raise ArgumentError(f"epochs: {epochs} leaves no room for a reduction; ask for at least two")
-        before = reduction.criterion
-        score = before.score if isinstance(before, Told) else criterion.score
-        criterion = replace(criterion, score=score, reach=min(0.75, due[-1] / epochs))
+        before, last = reduction.criterion, due[-1] / epochs
+        way: dict[str, Any] = {"reach": min(0.75, last)}
+        if isinstance(before, Told):  # its own order, and its own way there
+            way = {"score": before.score, "begin": before.begin, "power": before.power}
+            way["reach"] = min(before.reach or 0.75, last)
+        criterion = replace(criterion, **way)
         measuring = replace(reduction.measuring, binding=False)
         reduction = replace(reduction, criterion=criterion, least_left=None, tolerance=None, measuring=measuring)
         told = replace(self, reduction=reduction, learning_rate=_scaled(self.learning_rate, self.target_rate_factor))

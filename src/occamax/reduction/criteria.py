@@ -14,6 +14,7 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ArgumentError
+from ..inference.schedules import passed
 from ..structure.layout import PRODUCTS, Block, Layout
 from .counting import share_of
 
@@ -216,23 +217,31 @@ class Chance(Score):
 
 
 class Told(Criterion):
-    """Base of criteria that are told how many go: a score says which, the lowest first, and by `reach`, a share of the
-    run, they are gone."""
+    """Base of criteria that are told how many go: a score says which, the lowest first. The first go after `begin`, a
+    share of the run, and by `reach` all are gone."""
 
     score: Score
     reach: float
+    begin: float
+    power: float
 
     @property
     def needs_evidence(self):
         return self.score.needs_evidence
 
-    def refuse_reach(self) -> None:
+    def refuse_way(self) -> None:
         if not 0.0 <= self.reach < 1.0:
             raise ArgumentError(f"reach: {self.reach!r} given; it must lie between 0 and 1")
+        if not (self.begin == 0.0 or 0.0 < self.begin < self.reach):
+            raise ArgumentError(f"begin: {self.begin!r} given; it must lie between 0 and reach, {self.reach!r}")
+        if not self.power > 0:
+            raise ArgumentError(f"power: {self.power!r} given; it must be positive, 1 for a straight line")
 
     def on_the_way(self, progress: Float[Array, ""]) -> Float[Array, ""] | float:
         """Which share of what is wanted should be gone by now."""
-        return 1.0 - (1.0 - jnp.minimum(progress / self.reach, 1.0)) ** 3 if self.reach else 1.0
+        if not self.reach:
+            return 1.0
+        return 1.0 - (1.0 - passed(progress, self.begin, self.reach)) ** self.power
 
     def scores(self, beliefs: Beliefs) -> Float[Array, "weights"]:
         """What is gone already is the lowest."""
@@ -244,7 +253,8 @@ class TargetSparsity(Told):
     """Removes exactly `sparsity` of the reducible weights, the lowest scores first, ties in the order of the vector.
 
     **per_layer** takes the same share of every layer; otherwise the network as a whole is counted. **reach** is the
-    share of the run by which the target is met; until then it is approached along 1 − (1 − progress/reach)³.
+    share of the run by which the target is met; from **begin** until then it is approached along 1 − (1 − t)³, with t the
+    share of that time that is over; another **power** than 3 takes a straighter way (1) or more at first.
 
     **score** says which go first.
 
@@ -260,11 +270,13 @@ class TargetSparsity(Told):
     score: Score = KeepingEvidence()
     per_layer: bool = False
     reach: float = 0.0
+    begin: float = 0.0
+    power: float = 3.0
 
     def __post_init__(self):
         if not 0.0 <= self.sparsity <= 1.0:
             raise ArgumentError(f"sparsity: {self.sparsity!r} given; it must lie between 0 and 1")
-        self.refuse_reach()
+        self.refuse_way()
 
     def decide(self, layout, beliefs):
         def most(counted: Array) -> Array:
@@ -290,8 +302,8 @@ class Pattern(Told):
     """Of every `of` weights beside each other along a layer's inputs, `keep` stay: those with the highest score. 2 of 4
     is what NVIDIA's sparse tensor cores and TensorRT multiply by; neither jax nor onnxruntime gains any speed from it.
 
-    Inputs are a matrix's columns and a kernel's channels, at each of its places. Gains and biases stay. **reach** as in
-    `TargetSparsity`: until then fewer of each group are gone.
+    Inputs are a matrix's columns and a kernel's channels, at each of its places. Gains and biases stay. **reach**,
+    **begin** and **power** as in `TargetSparsity`: until then fewer of each group are gone.
 
     **score** says which stay.
 
@@ -307,11 +319,13 @@ class Pattern(Told):
     of: int = 4
     score: Score = KeepingEvidence()
     reach: float = 0.0
+    begin: float = 0.0
+    power: float = 3.0
 
     def __post_init__(self):
         if not 0 < self.keep < self.of:
             raise ArgumentError(f"keep: {self.keep!r} of {self.of!r} given; it must lie between 0 and that, as 2 of 4")
-        self.refuse_reach()
+        self.refuse_way()
 
     def decide(self, layout, beliefs):
         score = self.scores(beliefs)
