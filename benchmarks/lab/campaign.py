@@ -62,13 +62,42 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
     return f"prior=NormalPrior({std})", f"kl_weight={beta}", f"posterior=MeanField({first})"
 
 
+def pruned(way: str = "reach=0.75", until: float = 0.8, **more: float) -> str:
+    """Reductions to a target that `levels.py` says, on a way of their own."""
+    rest = "".join(f",{name}={value}" for name, value in more.items())
+    return f"reduction=Reduction(TargetSparsity(0.9,{way}),Between(0.1,{until}){rest})"
+
+
+COLD = colder(1 / 64, 0.12)
+LATER = "begin=0.3,reach=0.9"
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
-# Settled, in `docs/lab/resnet20.md`: the rate of a ResNet (.2), how cold it is with flips and crops (1/64) and when it
-# is pruned (not earlier), AdamW's rate and decay without them
+# Settled, in `docs/lab/resnet20.md`: the rate of a ResNet without flips and crops (.2), how cold it is with them (1/64),
+# AdamW's rate and decay without them
 CHOICES = {
+    "flips": {
+        "base": COLD,
+        "later": (*COLD, pruned(LATER, 0.95)),
+        "straight": (*COLD, pruned("begin=0.2,reach=0.85,power=1.0", 0.9)),
+        "forgets": (*COLD, "optimizer=NaturalGradient(log_std_rate=PerRun(1.0))"),
+        "sharpens": (COLD[0], COLD[2], "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)"),
+        "wide": ("prior=NormalPrior(0.24)", COLD[1], "posterior=MeanField(0.00755)"),
+        "fast": (*COLD, rate(0.4)),
+        "returning": (*COLD, pruned(returning=0.1)),
+        "exchanging": (*COLD, pruned(returning=0.3)),
+        "later-returning": (*COLD, pruned(LATER, 0.95, returning=0.1)),
+        "magnitude": (*COLD, pruned("reach=0.75,score=Magnitude()")),
+        "later-fast": (*COLD, pruned(LATER, 0.95), rate(0.4)),
+    },
     "plainflips": {
         "adamw": ("optimizer=AdamW(0.4)", rate(3e-3)),
         "sgd": ("optimizer=Momentum(0.9,0.0005)", rate(0.1)),
+    },
+    **{
+        f"plain{network}": {
+            f"{decay}-{dropout}": (f"optimizer=AdamW({decay})", rate(1e-3), f"dropout={dropout}")
+            for decay, dropout in ((0.1, 0.2), (1.2, 0.2), (0.5, 0.0))
+        }
+        for network in ("vit", "mixer")
     },
 }
 TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
@@ -77,9 +106,14 @@ TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
 def chosen_among() -> list[Job]:
     """The candidates on validation data; a job's name begins with its choice and candidate."""
     found = []
-    for name, changes in CHOICES["plainflips"].items():
-        words = ("cifar10", "resnet20", "plain", "--set", *changes, "--levels", "0.9", "--epochs", "100")
-        found.append(Job(f"plainflips-{name}", "levels.py", (*words, *FLIPS, *HALF)))
+    for choice, method in (("flips", "bmr-natural"), ("plainflips", "plain")):
+        for name, changes in CHOICES[choice].items():
+            words = ("cifar10", "resnet20", method, "--set", *changes, "--levels", "0.9", "--epochs", "60")
+            found.append(Job(f"{choice}-{name}", "levels.py", (*words, *FLIPS, *HALF)))
+    for network in ("vit", "mixer"):
+        for name, changes in CHOICES[f"plain{network}"].items():
+            words = ("cifar10", network, "plain", "--set", *changes, "--levels", "0", *HALF)
+            found.append(Job(f"plain{network}-{name}", "levels.py", words))
     return found
 
 
@@ -91,8 +125,9 @@ def on_the_test_set(method: str, level: str, seed: int, *changes: str) -> Job:
 
 def cells() -> list[Job]:
     """The paper's six large ones on the test set with their bound; `opponents/` has the small ones."""
+    rest = [(data, network) for data, network in LARGE if data != "cifar10"]  # of that one there are run folders
     return [
-        Job(f"cell-{data}-{network}", "levels.py", (data, network, "bmr", "--test", *HALF)) for data, network in LARGE
+        Job(f"cell-{data}-{network}", "levels.py", (data, network, "bmr", "--test", *HALF)) for data, network in rest
     ]
 
 
@@ -100,10 +135,44 @@ def orders() -> list[Job]:
     """What goes first, by three scores of the same posterior: a network with norms and two without."""
     found = []
     for data, network, *more in (("cifar10", "resnet20", *HALF), ("fashion_mnist", "mlp"), ("cifar10", "lenet")):
-        for score in ("evidence", "signal-to-noise", "magnitude"):
-            words = (data, network, "bmr", "--score", score, "--levels", "0.98", "0.99", "0.95", *more)
-            found.append(Job(f"order-{network}-{score}", "levels.py", words, 30))
+        for level in ("0.98", "0.95", "0.99"):
+            for score in ("evidence", "signal-to-noise", "magnitude"):
+                words = (data, network, "bmr", "--score", score, "--levels", level, *more)
+                found.append(Job(f"order-{network}-{level}-{score}", "levels.py", words, 30))
     return found
+
+
+def mnist() -> list[Job]:
+    """LeNet-5-Caffe with .4 % left, on validation data."""
+    ways = {
+        "base": (),
+        "ramps": ("learning_rate=Ramp(0.05,0.0,0.6,1.0)", "kl_weight=Ramp(1.0,0.1,0.6,1.0)"),
+        "later": (pruned("begin=0.2,reach=0.9", 0.95),),
+        "returning": (pruned(returning=0.1),),
+        "exchanging": (pruned(returning=0.3),),
+        "fast": (rate(0.1),),
+        "heavy": ("kl_weight=1.0",),
+    }
+    words = ("--networks", "lenet-caffe", "--no-plain", "--no-evidence", "--levels", "0.996", "--method", "bmr-natural")
+    return [
+        Job(f"caffe-{name}", "classics.py", (*words, *(("--set", *changes) if changes else ())))
+        for name, changes in ways.items()
+    ]
+
+
+def few() -> list[Job]:
+    """`bmr` and plain training with few examples, on validation data."""
+    plain = [
+        f"plain, rate {rate}, decay 0.5, dropout {dropout}"
+        for rate in ("0.001", "0.003")
+        for dropout in "0 0.2 0.5".split()
+    ]
+    words = ("--data", "fashion_mnist", "--epochs", "50", "--steps", "100", "--ways", "bmr", *plain)
+    return [
+        Job(f"few-{network}-{count}", "recipes.py", (*words, "--networks", network, "--images", str(count)))
+        for network in ("mlp", "lenet")
+        for count in (1000, 3000, 10_000)
+    ]
 
 
 def timed() -> list[Job]:
@@ -136,14 +205,22 @@ def from_trained() -> list[Job]:
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
     longest = ("--levels", "0.9", "--epochs", "200", *FLIPS, *HALF, "--test")
-    natural = ("cifar10", "resnet20", "bmr-natural", *longest, "--set", *colder(1 / 64, 0.12))
-    found = [*timed(), *runs(), *chosen_among(), *from_trained()]
-    found.append(Job("augmented", "levels.py", natural, 30))
-    text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
-    found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
-    found += [*cells(), *orders()]
+    hundred = ("cifar100", "resnet20", "bmr-natural", "--levels", "0.8", "--epochs", "120", *FLIPS, *HALF, "--test")
+    natural = ("cifar10", "resnet20", "bmr-natural", *longest)
+    found = [job for job in chosen_among() if "flips" in job.name]
+    found.append(Job("augmented", "levels.py", natural, 30, choice="flips"))
+    found.append(Job("augmented-cifar100", "levels.py", hundred, 30, choice="flips"))
+    found.append(Job("augmented-1", "levels.py", (*natural, "--first-seed", "1"), 30, choice="flips"))
     plain = ("cifar10", "resnet20", "plain", *longest)
     found.append(Job("augmented-plain", "levels.py", plain, 30, choice="plainflips"))
+    found += [*runs(), *mnist(), *few(), *timed(), *from_trained()]
+    text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
+    found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
+    found += [*orders(), *cells()]
+    found += [job for job in chosen_among() if "flips" not in job.name]
+    for network in ("vit", "mixer"):
+        words = ("cifar10", network, "plain", "--levels", "0", "--test", *HALF)
+        found.append(Job(f"dense-{network}", "levels.py", words, choice=f"plain{network}"))
     found += [on_the_test_set("bmr", level, seed) for seed in (1, 2) for level in ("0.98", "0.8", "0.5")]
     found.append(on_the_test_set("plain", "0.98", 0, *TUNED))
     levels = ("0.9", "0", "0.95", "0.8", "0.98", "0.5")
