@@ -70,6 +70,7 @@ def pruned(way: str = "reach=0.75", until: float = 0.8, **more: float) -> str:
 
 COLD = colder(1 / 64, 0.12)
 LATER = "begin=0.3,reach=0.9"
+CHOSEN_LATER = (COLD[0], COLD[2], pruned(LATER, 0.95))
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
 # Settled, in `docs/lab/resnet20.md`: the rate of a ResNet without flips and crops (.2), how cold it is with them (1/64),
 # AdamW's rate and decay without them
@@ -87,6 +88,17 @@ CHOICES = {
         "later-returning": (*COLD, pruned(LATER, 0.95, returning=0.1)),
         "magnitude": (*COLD, pruned("reach=0.75,score=Magnitude()")),
         "later-fast": (*COLD, pruned(LATER, 0.95), rate(0.4)),
+        "later-narrow": (*colder(1 / 64, 0.085), pruned(LATER, 0.95)),
+        "later-forgets-more": (*COLD, pruned(LATER, 0.95), "optimizer=NaturalGradient(log_std_rate=PerRun(10.0))"),
+        "later-sharpens": (*CHOSEN_LATER, "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)"),
+        "latest": (*COLD, pruned("begin=0.45,reach=0.93", 0.97)),
+        "later-narrower": (*colder(1 / 64, 0.06), pruned(LATER, 0.95)),
+        "later-narrow-sharpens": (
+            *(value for value in colder(1 / 64, 0.085) if not value.startswith("kl")),
+            pruned(LATER, 0.95),
+            "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)",
+        ),
+        "later-narrow-returning": (*colder(1 / 64, 0.085), pruned(LATER, 0.95, returning=0.1)),
     },
     "plainflips": {
         "adamw": ("optimizer=AdamW(0.4)", rate(3e-3)),
