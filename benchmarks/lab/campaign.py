@@ -12,7 +12,9 @@ only then do the jobs run that look at the test set.
 Seen on an H200: XLA_FLAGS="--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2", a compilation cache and
 XLA_PYTHON_CLIENT_PREALLOCATE=false; with these flags LeNet-5-Caffe, and LeNet in bfloat16, have a product that cuBLAS
 does not know. Under MPS (`nvidia-cuda-mps-control -d`) six ResNet-20s at once make 165 steps a second each, seventeen
-runs of all kinds 41: **six workers**. 50 × 500 steps are then 150 s. What is timed runs alone, first.
+runs of all kinds 41: **six workers**. 50 × 500 steps are then 150 s. Seven with two of other kinds beside them made 80
+each. A process under MPS that is killed takes all others with it (an illegal address in each). What is long is a run
+folder, which goes on on another machine when it is in `--out` again. What is timed runs alone, first.
 """
 
 import argparse
@@ -33,7 +35,6 @@ import numpy as np
 
 HERE = Path(__file__).parents[1]
 HALF = ("--precision", "bfloat16")
-FLIPS = ("--augment", "flip", "crop", "--steps", "390")
 LARGE = [(data, network) for data in ("fashion_mnist", "cifar10", "cifar100") for network in ("mixer", "vit")]
 
 
@@ -62,55 +63,21 @@ def colder(beta: float, std: float) -> tuple[str, ...]:
     return f"prior=NormalPrior({std})", f"kl_weight={beta}", f"posterior=MeanField({first})"
 
 
-def pruned(way: str = "reach=0.75", until: float = 0.8, **more: float) -> str:
-    """Reductions to a target that `levels.py` says, on a way of their own."""
-    rest = "".join(f",{name}={value}" for name, value in more.items())
-    return f"reduction=Reduction(TargetSparsity(0.9,{way}),Between(0.1,{until}){rest})"
+def pruned(way: str = "reach=0.75", until: float = 0.8) -> str:
+    """Reductions to a target that is told later, on a way of their own."""
+    return f"reduction=Reduction(TargetSparsity(0.9,{way}),Between(0.1,{until}))"
 
 
-COLD = colder(1 / 64, 0.12)
-LATER = "begin=0.3,reach=0.9"
-CHOSEN_LATER = (COLD[0], COLD[2], pruned(LATER, 0.95))
-# What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate.
-# Settled, in `docs/lab/resnet20.md`: the rate of a ResNet without flips and crops (.2), how cold it is with them (1/64),
-# AdamW's rate and decay without them
+# Settled on validation data, in `docs/lab/resnet20.md`: with flips and crops a ResNet is trained so, and the opponent so
+FLIPPED = (*colder(1 / 64, 0.085), pruned("begin=0.3,reach=0.9", 0.95))
+PLAIN_FLIPPED = ("optimizer=Momentum(0.9,0.0005)", rate(0.1))
+# What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate
 CHOICES = {
-    "flips": {
-        "base": COLD,
-        "later": (*COLD, pruned(LATER, 0.95)),
-        "straight": (*COLD, pruned("begin=0.2,reach=0.85,power=1.0", 0.9)),
-        "forgets": (*COLD, "optimizer=NaturalGradient(log_std_rate=PerRun(1.0))"),
-        "sharpens": (COLD[0], COLD[2], "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)"),
-        "wide": ("prior=NormalPrior(0.24)", COLD[1], "posterior=MeanField(0.00755)"),
-        "fast": (*COLD, rate(0.4)),
-        "returning": (*COLD, pruned(returning=0.1)),
-        "exchanging": (*COLD, pruned(returning=0.3)),
-        "later-returning": (*COLD, pruned(LATER, 0.95, returning=0.1)),
-        "magnitude": (*COLD, pruned("reach=0.75,score=Magnitude()")),
-        "later-fast": (*COLD, pruned(LATER, 0.95), rate(0.4)),
-        "later-narrow": (*colder(1 / 64, 0.085), pruned(LATER, 0.95)),
-        "later-forgets-more": (*COLD, pruned(LATER, 0.95), "optimizer=NaturalGradient(log_std_rate=PerRun(10.0))"),
-        "later-sharpens": (*CHOSEN_LATER, "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)"),
-        "latest": (*COLD, pruned("begin=0.45,reach=0.93", 0.97)),
-        "later-narrower": (*colder(1 / 64, 0.06), pruned(LATER, 0.95)),
-        "later-narrow-sharpens": (
-            *(value for value in colder(1 / 64, 0.085) if not value.startswith("kl")),
-            pruned(LATER, 0.95),
-            "kl_weight=Ramp(0.015625,0.0009765625,0.5,0.9)",
-        ),
-        "later-narrow-returning": (*colder(1 / 64, 0.085), pruned(LATER, 0.95, returning=0.1)),
-    },
-    "plainflips": {
-        "adamw": ("optimizer=AdamW(0.4)", rate(3e-3)),
-        "sgd": ("optimizer=Momentum(0.9,0.0005)", rate(0.1)),
-    },
-    **{
-        f"plain{network}": {
-            f"{decay}-{dropout}": (f"optimizer=AdamW({decay})", rate(1e-3), f"dropout={dropout}")
-            for decay, dropout in ((0.1, 0.2), (1.2, 0.2), (0.5, 0.0))
-        }
-        for network in ("vit", "mixer")
-    },
+    f"plain{network}": {
+        f"{decay}-{dropout}": (f"optimizer=AdamW({decay})", rate(1e-3), f"dropout={dropout}")
+        for decay, dropout in ((0.1, 0.2), (1.2, 0.2), (0.5, 0.0))
+    }
+    for network in ("vit", "mixer")
 }
 TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
 
@@ -118,10 +85,6 @@ TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
 def chosen_among() -> list[Job]:
     """The candidates on validation data; a job's name begins with its choice and candidate."""
     found = []
-    for choice, method in (("flips", "bmr-natural"), ("plainflips", "plain")):
-        for name, changes in CHOICES[choice].items():
-            words = ("cifar10", "resnet20", method, "--set", *changes, "--levels", "0.9", "--epochs", "60")
-            found.append(Job(f"{choice}-{name}", "levels.py", (*words, *FLIPS, *HALF)))
     for network in ("vit", "mixer"):
         for name, changes in CHOICES[f"plain{network}"].items():
             words = ("cifar10", network, "plain", "--set", *changes, "--levels", "0", *HALF)
@@ -133,6 +96,29 @@ def on_the_test_set(method: str, level: str, seed: int, *changes: str) -> Job:
     """ResNet-20."""
     words = ("cifar10", "resnet20", method, *HALF, "--test", "--first-seed", str(seed), "--levels", level)
     return Job(f"resnet20-{method}-{level}-{seed}", "levels.py", (*words, *(("--set", *changes) if changes else ())))
+
+
+def augmented(data: str, method: str, sparsity: float, epochs: int, seed: int, changes: tuple[str, ...]) -> Job:
+    """ResNet-20 with flips and crops on the test set, as a run folder: what is cut off goes on where it was."""
+    if not sparsity:
+        changes = (*(change for change in changes if not change.startswith("reduction=")), "reduction=None")
+    values = [word for change in changes for word in ("--set", change)]
+    words = (
+        data,
+        "resnet20",
+        method,
+        "--epochs",
+        str(epochs),
+        "--steps",
+        "390",
+        "--augment",
+        "flip",
+        "--augment",
+        "crop",
+    )
+    pruned_to = ("--sparsity", str(sparsity)) if sparsity else ()
+    words = (*words, *pruned_to, "--seed", str(seed), "--curve-samples", "2", *HALF, *values)
+    return Job(f"augmented-{data}-{method}-{sparsity:g}-{seed}", "train", words, 40)
 
 
 def cells() -> list[Job]:
@@ -152,24 +138,6 @@ def orders() -> list[Job]:
                 words = (data, network, "bmr", "--score", score, "--levels", level, *more)
                 found.append(Job(f"order-{network}-{level}-{score}", "levels.py", words, 30))
     return found
-
-
-def mnist() -> list[Job]:
-    """LeNet-5-Caffe with .4 % left, on validation data."""
-    ways = {
-        "base": (),
-        "ramps": ("learning_rate=Ramp(0.05,0.0,0.6,1.0)", "kl_weight=Ramp(1.0,0.1,0.6,1.0)"),
-        "later": (pruned("begin=0.2,reach=0.9", 0.95),),
-        "returning": (pruned(returning=0.1),),
-        "exchanging": (pruned(returning=0.3),),
-        "fast": (rate(0.1),),
-        "heavy": ("kl_weight=1.0",),
-    }
-    words = ("--networks", "lenet-caffe", "--no-plain", "--no-evidence", "--levels", "0.996", "--method", "bmr-natural")
-    return [
-        Job(f"caffe-{name}", "classics.py", (*words, *(("--set", *changes) if changes else ())))
-        for name, changes in ways.items()
-    ]
 
 
 def few() -> list[Job]:
@@ -216,20 +184,18 @@ def from_trained() -> list[Job]:
 
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
-    longest = ("--levels", "0.9", "--epochs", "200", *FLIPS, *HALF, "--test")
-    hundred = ("cifar100", "resnet20", "bmr-natural", "--levels", "0.8", "--epochs", "120", *FLIPS, *HALF, "--test")
-    natural = ("cifar10", "resnet20", "bmr-natural", *longest)
-    found = [job for job in chosen_among() if "flips" in job.name]
-    found.append(Job("augmented", "levels.py", natural, 30, choice="flips"))
-    found.append(Job("augmented-cifar100", "levels.py", hundred, 30, choice="flips"))
-    found.append(Job("augmented-1", "levels.py", (*natural, "--first-seed", "1"), 30, choice="flips"))
-    plain = ("cifar10", "resnet20", "plain", *longest)
-    found.append(Job("augmented-plain", "levels.py", plain, 30, choice="plainflips"))
-    found += [*runs(), *mnist(), *few(), *timed(), *from_trained()]
+    found = [
+        augmented("cifar10", "bmr-natural", 0.9, 200, 0, FLIPPED),
+        augmented("cifar100", "bmr-natural", 0.8, 120, 0, FLIPPED),
+        augmented("cifar10", "plain", 0.9, 200, 0, PLAIN_FLIPPED),
+        augmented("cifar10", "bmr-natural", 0.0, 200, 0, FLIPPED),
+        augmented("cifar10", "bmr-natural", 0.9, 200, 1, FLIPPED),
+    ]
+    found += [*runs(), *few(), *timed(), *from_trained()]
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
     found += [*orders(), *cells()]
-    found += [job for job in chosen_among() if "flips" not in job.name]
+    found += chosen_among()
     for network in ("vit", "mixer"):
         words = ("cifar10", network, "plain", "--levels", "0", "--test", *HALF)
         found.append(Job(f"dense-{network}", "levels.py", words, choice=f"plain{network}"))

@@ -101,8 +101,7 @@ class Devices:
         everywhere = PartitionSpec()
         specs = (everywhere, everywhere, everywhere, PartitionSpec(AXIS), everywhere, everywhere)
         spread = jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
-        weight = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), weight)
-        return spread(posterior, mask, buffers, batch, key, weight)
+        return spread(posterior, mask, buffers, batch, key, jnp.asarray(weight, jnp.float32))
 
     def over_examples(self, ask: Callable[..., Any], about: Any, *examples: Any, axis: int = 0) -> Any:
         """Inside a compiled program: `ask(about, *examples)`, whose answers have the examples along `axis`; each device

@@ -29,7 +29,7 @@ from ..inference.recomputing import compiler_options
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
 from ..inference.training import EVALUATION_STREAM, Augment, Batch, Budget, Info, State, Stepper, start
 from ..methods import Method
-from ..reduction.reducing import Record, listen_until, reduce
+from ..reduction.reducing import Record, reduce
 from ..structure.units import Units
 from .devices import Devices
 from .starting import Start
@@ -63,7 +63,7 @@ class Program:
         self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
         self.stepper = Stepper(
             task.model, self.optimizer, task.method.estimator, task.augment, devices.share, task.method.batches,
-            task.budget.micro_batches, listen_until(task.method.reduction, task.budget.total_steps),
+            task.budget.micro_batches,
         )  # fmt: skip
         self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
             steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)

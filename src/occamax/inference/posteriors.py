@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ArgumentError
@@ -56,20 +55,6 @@ class Posterior(eqx.Module):
     @abstractmethod
     def forget(self, gone: Bool[Array, "weights"]) -> "Posterior":
         """The posterior of removed weights set to their prior."""
-
-    def absent(self, gone: Bool[Array, "weights"], share: Float[Array, ""] | float) -> "Posterior":
-        """The belief in which these weights are zero for sure, through which `share` of the gradient there reaches
-        their means all the same."""
-        raise NotImplementedError
-
-    def centre(self, chosen: Bool[Array, "weights"]) -> "Posterior":
-        """The posterior with the means of these weights at zero."""
-        raise NotImplementedError
-
-    def recall(self, gone: Bool[Array, "weights"]) -> Float[Array, ""]:
-        """½ Σ mean² / std² over these weights, a function of their means alone: by as much their data, as they were when
-        the weights went, and the prior hold them at zero."""
-        raise NotImplementedError
 
     @abstractmethod
     def divide(self, chosen: Bool[Array, "weights"], divisor: Float[Array, ""] | float) -> "Posterior":
@@ -159,18 +144,6 @@ class IndependentNormals(Posterior):
     def forget(self, gone):
         gone = widen(gone, self.mean)
         return IndependentNormals(jnp.where(gone, 0.0, self.mean), jnp.where(gone, 0.0, self.log_std))
-
-    def absent(self, gone, share):
-        gone = widen(gone, self.mean)
-        nothing = share * (self.mean - lax.stop_gradient(self.mean))
-        return IndependentNormals(jnp.where(gone, nothing, self.mean), jnp.where(gone, -jnp.inf, self.log_std))
-
-    def centre(self, chosen):
-        return IndependentNormals(jnp.where(widen(chosen, self.mean), 0.0, self.mean), self.log_std)
-
-    def recall(self, gone):
-        steps = self.mean * jnp.exp(-lax.stop_gradient(self.log_std))
-        return 0.5 * jnp.sum(jnp.where(widen(gone, self.mean), steps**2, 0.0))
 
     def divide(self, chosen, divisor):
         chosen = widen(chosen, self.mean)

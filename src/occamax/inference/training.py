@@ -32,8 +32,6 @@ EVALUATION_STREAM = 2**32 - 1
 REDUCTION_STREAM = 2**32 - 2
 AUGMENTATION_STREAM = 2**32 - 3  # of a step's own key
 
-LISTENING = 0.05  # at what part of the learning rate the gradient at a removed weight is averaged
-
 Augment = Callable[[PRNGKeyArray, Array], Array]  # a key and one raw example → another of the same shape and type
 Batch = tuple[Array, Array]
 
@@ -57,13 +55,6 @@ class State(NamedTuple):
     nats: Float[Array, ""]
     kl_weight: Float[Array, ""]
     buffers: Buffers
-
-
-class Weighing(NamedTuple):
-    """What the parts of the objective weigh: β, and at what share of the rate removed weights **listen**."""
-
-    divergence: Float[Array, ""] | float
-    listening: Float[Array, ""] | float
 
 
 class Info(NamedTuple):
@@ -129,25 +120,18 @@ def objective(
     batch: Batch,
     key: PRNGKeyArray,
     data_size: int,
-    weight: Float[Array, ""] | float | Weighing = 1.0,
+    kl_weight: Float[Array, ""] | float = 1.0,
     estimator: Estimator | None = None,
     buffers: Buffers | None = None,
     part: BatchPart | None = None,
 ) -> tuple[Float[Array, ""], tuple[Info, Buffers]]:  # the variables of F, one each
     """What a step minimises (F / N); its parts in nats and the network's buffers after it. `part`: which examples of a
-    larger batch these are. `weight` of the divergence.
-
-    Removed weights that listen do so in the network without them: their means go to where one Newton step from zero
-    would bring them, by the curvature that they had when they went. So what they would be worth is known."""
+    larger batch these are."""
     estimator = SharedDraw() if estimator is None else estimator
-    kl_weight, seen, shown, recalled = weight, posterior, mask, 0.0
-    if isinstance(weight, Weighing):
-        kl_weight, seen, shown = weight.divergence, posterior.absent(~mask, weight.listening), jnp.ones_like(mask)
-        recalled = weight.listening * posterior.recall(~mask)
-    log_likelihood, after = model.expected_log_likelihood(seen, estimator, shown, batch, key, buffers, part)
+    log_likelihood, after = model.expected_log_likelihood(posterior, estimator, mask, batch, key, buffers, part)
     expected_nll = -data_size * jnp.mean(log_likelihood)
     divergence = posterior.divergence(model.latent_prior, mask)
-    loss = (expected_nll + kl_weight * (divergence + recalled)) / data_size
+    loss = (expected_nll + kl_weight * divergence) / data_size
     return loss, (Info(expected_nll + divergence, expected_nll, divergence), after)
 
 
@@ -207,7 +191,7 @@ class Stepper:
     """How one step is made: of which model, by which optimiser, with which estimate of the likelihood. `augment`
     changes each example before it is looked at; `share` shares the work on the batch out over devices; `batches` says
     which examples a step looks at. `micro_batches`: into how many parts a device cuts its part of the batch, to have
-    the activations of one at a time; the step is the same. `listen_until`: before which step removed weights listen."""
+    the activations of one at a time; the step is the same."""
 
     model: Model
     optimizer: optax.GradientTransformationExtraArgs
@@ -216,7 +200,6 @@ class Stepper:
     share: Share = alone
     batches: Batches = WithReplacement()
     micro_batches: int = 1
-    listen_until: int | None = None
 
     def __call__(self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
         """One step on one batch of data of a given size."""
@@ -232,18 +215,13 @@ class Stepper:
         whole = slope if self.micro_batches == 1 else in_micro_batches(slope, self.micro_batches)
         # Devices that have one draw of the weights average the gradient there: half the numbers of the posterior's
         averages_draw = self.micro_batches == 1 and not self.estimator.is_local
-        given = before, state.mask, state.buffers, batch, key, self._weighing(state)
+        given = before, state.mask, state.buffers, batch, key, state.kl_weight
         gradient, (info, buffers) = self.share(whole, averages_draw, *given)
         temper = state.kl_weight / data_size
         updates, optimizer_state = self.optimizer.update(gradient, state.optimizer, before, temper=temper)
         after = eqx.apply_updates(before, updates)
         state = state._replace(posterior=after, optimizer=optimizer_state, step=state.step + 1, buffers=buffers)
         return state, info
-
-    def _weighing(self, state: State) -> Float[Array, ""] | Weighing:
-        if self.listen_until is None:
-            return state.kl_weight
-        return Weighing(state.kl_weight, jnp.where(state.step < self.listen_until, LISTENING, 0.0))
 
     def _augmented(self, batch: Batch, key: PRNGKeyArray, part: BatchPart | None) -> Batch:
         """Each example changed by a key of its own, the same whether its batch is whole or in parts."""

@@ -19,7 +19,7 @@ from ..structure.layout import Layout
 from ..structure.units import Units
 from .costs import UnitCost, Weights
 from .counting import share_of_or_more
-from .criteria import Beliefs, Criterion, SpikeAndSlab, Told, lowest
+from .criteria import Beliefs, Criterion, SpikeAndSlab
 from .delta_f import removal, retempered
 from .measuring import Change, Judge, Measuring, alone, largest_part
 from .proposing import Proposal, of_units, of_weights
@@ -50,12 +50,6 @@ class Reduction:
     **measuring** says how the change of the bound is measured beside the ΔF that was predicted, and whether a proposal
     must not make it worse.
 
-    **returning** lets weights come back until a told target is met, with a criterion such as `TargetSparsity`. What is
-    removed is set to zero, yet goes on hearing the gradient there: one Newton step from zero, by the curvature that the
-    weight had when it went, is what it would be. By that it is weighed again at each reduction beside those that are
-    there, and one that is worth more than the least of them takes its place, at zero. From `reach` on what is gone is
-    gone.
-
     **criterion** and **schedule** as above; **keep_output** False lets the output layer be reduced too.
 
     Raises:
@@ -75,7 +69,6 @@ class Reduction:
     unit_price: float | None = None
     unit_cost: UnitCost = Weights()
     measuring: Measuring = Measuring()
-    returning: float = 0.0
 
     def __post_init__(self):
         for name, kind, example in (
@@ -95,13 +88,6 @@ class Reduction:
                     f"{name}: {value!r} given; it must be a schedule over the run such as ox.schedules.Ramp(0.0, 1.0), "
                     "or None"
                 )
-        if self.returning and not (isinstance(self.criterion, Told) and self.criterion.reach):
-            raise ArgumentError(
-                f"returning: weights come back on the way to a target, and {self.criterion!r} has none; give it such as "
-                "TargetSparsity(0.9, reach=0.75), or leave it False"
-            )
-        if self.returning and (self.tolerance is not None or self.measuring.binding):
-            raise ArgumentError("returning: a target is met whatever is measured; leave tolerance and binding out")
         if self.tolerance is not None and not self.tolerance > 0:
             raise ArgumentError(f"tolerance: {self.tolerance!r} given; it must be positive, or None")
 
@@ -112,7 +98,7 @@ class Reduction:
 
     def refuse_point(self) -> None:
         """Refuses a point estimate, where this reduction needs more."""
-        if self.criterion.needs_evidence or self.unit_price is not None or self.returning:
+        if self.criterion.needs_evidence or self.unit_price is not None:
             raise ArgumentError(
                 "reduction: this one compares evidence, and a point estimate has none. Choose a mean-field posterior, "
                 "or a score that needs no evidence, such as TargetSparsity(0.9, Magnitude())"
@@ -188,14 +174,7 @@ def reduce(  # one after the other: score, decide, measure, remove
     judge = None
     if examples is not None and state.posterior.has_deviations:  # a point estimate has no bound to measure
         judge = Judge(data_count, examples, data_size, share)
-    layout, coming = model.layout, jnp.bool_(False)
-    if reduction.returning:
-        assert isinstance(reduction.criterion, Told)
-        coming = beliefs.progress < reduction.criterion.reach
-    decision = reduction.criterion.decide(layout, beliefs._replace(mask=state.mask | coming))
-    if reduction.returning:
-        decision = decision._replace(keep=_exchanged(decision.keep, beliefs, reduction))
-    back = ~state.mask & beliefs.reducible & decision.keep & coming
+    decision, layout = reduction.criterion.decide(model.layout, beliefs), model.layout
     most, limit = _no_faster_than(beliefs, reduction, progress)
     proposal = of_weights(state.mask & beliefs.reducible & ~decision.keep, beliefs, most)
 
@@ -210,13 +189,11 @@ def reduce(  # one after the other: score, decide, measure, remove
         wanted |= proposal.weights(proposal.size)
         gone, more, allowed = stand(proposal, 2)
         change = Change(*map(jnp.add, change, more))
-    mask = (state.mask & ~gone) | back
+    mask = state.mask & ~gone
     predicted = jnp.sum(jnp.where(gone, beliefs.delta_f, 0.0))
     counts = _count(layout, gone), _count(layout, mask), jnp.sum(wanted)
     record = Record(mask, beliefs.delta_f, decision.threshold, *counts, predicted, *change, data_count, allowed)
-    if not reduction.returning:
-        return remove(state, gone), record
-    return _swapped(state, gone, back, coming), record
+    return remove(state, gone), record
 
 
 def _no_faster_than(
@@ -250,14 +227,6 @@ def _what_stands(
     return Stood(proposal.weights(count), change, proposal.allowed(count))
 
 
-def listen_until(reduction: Reduction | None, steps: int) -> int | None:
-    """Before which of so many steps removed weights listen; None where none come back."""
-    if reduction is None or not reduction.returning:
-        return None
-    assert isinstance(reduction.criterion, Told)
-    return round(reduction.criterion.reach * steps)
-
-
 def believe(model: Model, state: State, reduction: Reduction, progress: Float[Array, ""] | float) -> Beliefs:
     """What the criterion may look at."""
     layout, posterior = model.layout, state.posterior
@@ -278,40 +247,14 @@ def believe(model: Model, state: State, reduction: Reduction, progress: Float[Ar
 
 def remove(state: State, gone: Bool[Array, "weights"]) -> State:
     """The state without the weights in `gone`."""
-    posterior, moments = state.posterior.forget(gone), _cleared(state, gone)
-    return state._replace(posterior=posterior, optimizer=moments, mask=state.mask & ~gone)
-
-
-def _exchanged(keep: Array, beliefs: Beliefs, reduction: Reduction) -> Bool[Array, "weights"]:
-    """What is kept when a share of it, less and less until the target is met, makes room for what is gone."""
-    assert isinstance(reduction.criterion, Told)
-    here, there = beliefs.mask & keep & beliefs.reducible, ~beliefs.mask & ~keep & beliefs.reducible
-    share = reduction.returning * jnp.maximum(1.0 - beliefs.progress / reduction.criterion.reach, 0.0)
-    count = jnp.minimum((share * jnp.sum(here)).astype(jnp.int32), jnp.sum(there))
-    score = reduction.criterion.score(beliefs)
-    leaving = lowest(jnp.where(here, score, jnp.inf), count)
-    coming = lowest(jnp.where(there, -score, jnp.inf), count)
-    return (keep & ~leaving) | coming
-
-
-def _swapped(state: State, gone: Array, back: Array, coming: Array) -> State:
-    """The state with those in `back`, which begin at zero, in the place of those in `gone`. While more may be `coming`
-    the belief of what is gone is kept; then all of it is forgotten, what went earlier too."""
-    mask = (state.mask & ~gone) | back
-    forgotten = ~mask & ~coming
-    posterior, moments = state.posterior.forget(forgotten).centre(back), _cleared(state, gone | back | forgotten)
-    return state._replace(posterior=posterior, optimizer=moments, mask=mask)
-
-
-def _cleared(state: State, chosen: Bool[Array, "weights"]) -> Any:
-    """The optimiser's state without the moments of these weights: whatever has a number for each latent; counters have
-    not."""
-    wide = widen(chosen, state.posterior.point)
+    forget = widen(gone, state.posterior.point)
 
     def cleared(leaf: Array) -> Array:
-        return jnp.where(wide, 0.0, leaf).astype(leaf.dtype) if leaf.shape == wide.shape else leaf
+        """Whatever has a number for each latent; counters have not."""
+        return jnp.where(forget, 0.0, leaf).astype(leaf.dtype) if leaf.shape == forget.shape else leaf
 
-    return jax.tree.map(cleared, state.optimizer)
+    moments = jax.tree.map(cleared, state.optimizer)
+    return state._replace(posterior=state.posterior.forget(gone), optimizer=moments, mask=state.mask & ~gone)
 
 
 def _count(layout: Layout, flags: Bool[Array, "weights"]) -> Int[Array, "blocks"]:
