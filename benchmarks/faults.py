@@ -1301,9 +1301,15 @@ LOOP = [
         ),
         (
             "the last for the least",
-            'counted = [then for then in past[:-1] if then["kl_weight"] >= heavy] + past[-1:]',
+            'counted = _last_of_each([then for then in past[:-1] if then["kl_weight"] >= heavy] + past[-1:])',
             "counted = past[-1:]",
             "experiment/test_guard.py::test_a_slow_collapse_is_noticed",
+        ),
+        (
+            "the least of every network for its last",
+            'then.get("sparsity", number): then for',
+            "number: then for",
+            "experiment/test_guard.py::test_what_a_network_loses_by_itself_is_not_put_down_to_its_reductions",
         ),
         (
             "every lighter epoch counts",

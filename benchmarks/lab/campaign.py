@@ -68,7 +68,7 @@ def pruned(way: str = "reach=0.75", until: float = 0.8) -> str:
     return f"reduction=Reduction(TargetSparsity(0.9,{way}),Between(0.1,{until}))"
 
 
-# Settled on validation data, in `docs/lab/resnet20.md`: with flips and crops a ResNet is trained so, and the opponent so
+# Settled on validation data, in `docs/lab/resnet20.md`: how a ResNet is trained with flips and crops, and its opponent
 FLIPPED = (*colder(1 / 64, 0.085), pruned("begin=0.3,reach=0.9", 0.95))
 PLAIN_FLIPPED = ("optimizer=Momentum(0.9,0.0005)", rate(0.1))
 # What is chosen on validation data, by the sum of the NLLs of a candidate's jobs: values of the method by candidate
@@ -145,7 +145,7 @@ def few() -> list[Job]:
     plain = [
         f"plain, rate {rate}, decay 0.5, dropout {dropout}"
         for rate in ("0.001", "0.003")
-        for dropout in "0 0.2 0.5".split()
+        for dropout in ["0", "0.2", "0.5"]
     ]
     words = ("--data", "fashion_mnist", "--epochs", "50", "--steps", "100", "--ways", "bmr", *plain)
     return [

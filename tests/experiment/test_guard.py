@@ -192,6 +192,25 @@ def test_a_slow_collapse_is_noticed():
     assert undone == [False, False, True, False]
 
 
+def test_what_a_network_loses_by_itself_is_not_put_down_to_its_reductions():
+    """Much as a ViT began on an H200: its fit went up and down, the first reduction was undone, the epoch after it
+    without one was no better, and every second epoch was undone until nothing was left to lose. What the network costs
+    without a reduction is what the next is held against; those that went before are not forgotten for it."""
+    fits = [1.655, 1.402, 1.386, 1.39, 1.55, 1.474, 1.48, 1.43]
+    held_out = [1.702, 1.492, 1.402, 1.438, 1.56, 1.541, 1.576, 1.45]
+    reduced = [False, False, False, False, True, False, True, True]
+    guard, undone, sparsity = Guard(0.05, 2.303, 1), [], 0.0
+    for fit, held, was_reduced in zip(fits, held_out, reduced, strict=True):
+        line = {"fit": fit, "held_out_nll": held, "kl_weight": 0.25}
+        undone += guard.judge([line], np.array([was_reduced])).tolist()
+        sparsity += 0.1 * (was_reduced and not undone[-1])
+        line |= {"sparsity": sparsity, "undone": undone[-1]}
+        guard.remember([line])
+    assert undone == [False] * 4 + [True] + [False] * 3
+    worse = {"fit": 1.53, "held_out_nll": 1.6, "kl_weight": 0.25}  # than the second network, no worse than the first
+    assert guard.judge([worse], np.array([True])).tolist() == [True]
+
+
 def test_a_heavier_divergence_is_not_taken_for_a_collapse():
     """The fit gets worse as the KL weight grows, slowly; a reduction that destroys it is still noticed."""
     guard = Guard(0.1, baseline=2.0, seeds=1)

@@ -16,9 +16,11 @@ class Guard:
     reduction is undone when both cost too much: a heavier divergence makes the fit worse without any harm, and few
     held-out examples say little alone.
 
-    The least, not the last: a network may also collapse slowly, by reductions each of which costs little. Epochs under
-    less than half the present KL weight do not count, except the last. All it knows is in the metrics, so a resumed run
-    judges as an uninterrupted one does.
+    The least of all the networks on the way, not the last: one may also collapse slowly, by reductions each of which
+    costs little. But of epochs of the same network the last counts: what it lost with nothing removed, by chance or
+    because its weights had to make room for their noise, is not put down to the next reduction, nor held against all
+    that follow. Epochs under less than half the present KL weight do not count, except the last. All it knows is in the
+    metrics, so a resumed run judges as an uninterrupted one does.
     """
 
     def __init__(
@@ -59,10 +61,18 @@ class Guard:
     def _has_collapsed(self, past: list[dict[str, Any]], line: dict[str, Any]) -> bool:
         """Whether every cost is above its least by more than the tolerance, in parts of what was gained."""
         heavy = 0.5 * line["kl_weight"]
-        counted = [then for then in past[:-1] if then["kl_weight"] >= heavy] + past[-1:]
+        counted = _last_of_each([then for then in past[:-1] if then["kl_weight"] >= heavy] + past[-1:])
         known = [name for name in COSTS if name in line]
         return bool(counted) and all(self._is_lost(min(then[k] for then in counted), line[k]) for k in known)
 
     def _is_lost(self, least: float, now: float) -> bool:
         assert self.tolerance is not None
         return least < self.baseline and now - least > self.tolerance * (self.baseline - least)
+
+
+def _last_of_each(past: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last epoch of each network on the way: those with the same share removed are the same network. An epoch that
+    was undone is of none of them."""
+    return list(
+        {then.get("sparsity", number): then for number, then in enumerate(past) if not then.get("undone")}.values()
+    )

@@ -253,8 +253,8 @@ class TargetSparsity(Told):
     """Removes exactly `sparsity` of the reducible weights, the lowest scores first, ties in the order of the vector.
 
     **per_layer** takes the same share of every layer; otherwise the network as a whole is counted. **reach** is the
-    share of the run by which the target is met; from **begin** until then it is approached along 1 − (1 − t)³, with t the
-    share of that time that is over; another **power** than 3 takes a straighter way (1) or more at first.
+    share of the run by which the target is met; from **begin** until then it is approached along 1 − (1 − t)³, with t
+    the share of that time that is over; another **power** than 3 takes a straighter way (1) or more at first.
 
     **score** says which go first.
 
