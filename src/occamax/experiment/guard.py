@@ -71,8 +71,5 @@ class Guard:
 
 
 def _last_of_each(past: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last epoch of each network on the way: those with the same share removed are the same network. An epoch that
-    was undone is of none of them."""
-    return list(
-        {then.get("sparsity", number): then for number, then in enumerate(past) if not then.get("undone")}.values()
-    )
+    """The last epoch of each network on the way: those with the same share removed are the same network."""
+    return list({then.get("sparsity", number): then for number, then in enumerate(past)}.values())
