@@ -47,6 +47,23 @@ def study_table(path: Path) -> str:
     return study.table(trials.lines_of(path)).replace("warming", "annealing")
 
 
+def few_examples(path: Path) -> str:
+    """`bmr` beside plain training of the lowest NLL, by how many examples there are to learn from."""
+    places: dict[tuple[str, int], list[Line]] = {}
+    for line in trials.lines_of(path):
+        places.setdefault((line["network"], line["images"]), []).append(line)
+    rows = []
+    for (network, images), lines in places.items():
+        ours = next(line for line in lines if line["variant"] == "bmr")
+        plain = [line for line in lines if line["variant"] != "bmr"]
+        best = min(plain, key=lambda line: line["nll"])
+        accurate = max(plain, key=lambda line: line["accuracy"])
+        cells = [_figures(ours, " / "), trials.figure(ours, "sparsity"), trials.bound(ours), _figures(best, " / ")]
+        rows.append([TITLES[network], f"{images:,}", *cells, trials.figure(accurate, "accuracy")])
+    heads = ["`bmr`", "pruned", trials.BOUND, "plain, of the lowest NLL", "the most accurate plain"]
+    return trials.markdown(["network", "images", *heads], rows)
+
+
 def bounds(path: Path) -> str:
     """Methods beside each other with their evidence bound, at a KL weight of one whatever they were trained with."""
     rows = []
@@ -379,6 +396,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
+    "few-examples": few_examples,
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
     "reduced": lambda path: reductions.figures(trials.lines_of(path)),
