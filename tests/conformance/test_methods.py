@@ -15,7 +15,7 @@ from occamax.inference.optimizers import NaturalGradient, Optax
 from occamax.inference.posteriors import PointMass
 from occamax.inference.schedules import Affordable, Constant, Cosine, InSteps
 from occamax.methods import BMR, LONG_STEPS, MAP, METHODS, Flat, Method, NaturalBMR, Suited, method_from
-from occamax.reduction import Reduction, criteria, horseshoe
+from occamax.reduction import Between, Reduction, criteria, horseshoe
 from occamax.storage.structured import differences, is_whole, known_kinds, to_data
 from occamax.structure.layout import Layout
 
@@ -178,6 +178,10 @@ def test_a_method_told_how_much_to_prune():
     magnitude = MAP(reduction=Reduction(criteria.TargetSparsity(0.5, criteria.Magnitude()))).pruned_to(0.9, 20)
     assert magnitude.reduction.criterion.score == criteria.Magnitude()
     assert magnitude.learning_rate == MAP().learning_rate
+    own = criteria.TargetSparsity(0.5, begin=0.3, reach=0.7, power=1.0)  # a way of its own, to another share
+    assert BMR(reduction=Reduction(own)).pruned_to(0.9, 20).reduction.criterion == replace(own, sparsity=0.9)
+    with pytest.raises(ArgumentError, match=r"begin: 0\.3 .*reach"):  # the last reduction of two epochs is at half time
+        BMR(reduction=Reduction(replace(own, begin=0.3), Between(0.1, 0.25))).pruned_to(0.9, 8)
     with pytest.raises(ArgumentError, match="sparsity: flat prunes nothing"):
         Flat().pruned_to(0.9, 20)
     with pytest.raises(ArgumentError, match="epochs: 1 leaves no room"):
