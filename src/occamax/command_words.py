@@ -91,9 +91,9 @@ ORDERS: dict[str, type[Score]] = {
 }
 
 
-def order_named(word: str) -> Score:
-    """In which order weights go, by its name."""
-    return ORDERS[choose("--order", word, ORDERS)]()
+def order_named(word: str | None) -> Score | None:
+    """In which order weights go, by its name; None for none."""
+    return None if word is None else ORDERS[choose("--order", word, ORDERS)]()
 
 
 COSTS: dict[str, type[UnitCost]] = {"weights": Weights, "bytes": Bytes, "latency": Latency}

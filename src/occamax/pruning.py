@@ -2,7 +2,8 @@
 
 The trained weights θ and the curvature h of the data in each of them make a Laplace posterior, Normal(θ, 1/P) with
 P = h + 1/prior². Weights go in the order of their signal-to-noise ratio |θ|√P, which is the root of θ²P: what the loss
-rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 1990; with the prior's part, SpaM's OPD).
+rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 1990; with the prior's part, SpaM's OPD); or
+in that of |θ|, where held-out examples notice less of it. Which it will be is not known before what is left is repaired.
 
 ΔF of the same posterior, ½ [ln(P · prior²) − θ²P], is not that order. A Laplace posterior was never traded off against
 its divergence: where the data hold a weight well, the logarithm says that a value of exactly zero would have been a
@@ -46,7 +47,7 @@ from .inference.posteriors import MeanField, PointMass
 from .inference.priors import NormalPrior, Prior
 from .inference.training import Budget, State, start
 from .methods import Method
-from .reduction.criteria import Evidence, KeepingEvidence, Score, SignalToNoise, ranks
+from .reduction.criteria import Evidence, KeepingEvidence, Magnitude, Score, SignalToNoise, ranks
 from .reduction.reducing import Reduction, believe
 from .reduction.repairing import Examples, Repair, batched, outputs_of_all, repaired
 from .storage.structured import to_data
@@ -54,6 +55,7 @@ from .structure.layout import Fixed
 
 ROUNDS = 6  # of bisection
 REPAIR = Repair()
+ORDERS = SignalToNoise(), Magnitude()  # tried in turn unless one is asked for
 TEMPERATURES = np.exp(np.linspace(-2.0, 1.0, 25)).astype(np.float32)
 WHY_NOT = (
     "order: ΔF of a Laplace posterior prunes badly. Its term ln(P · prior²) is large for every weight of a layer that "
@@ -86,8 +88,8 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     **network**, **data**, **test**, **likelihood**, **preprocess**, **fixed** as in `fit`; the network's present arrays
     are its weights, or those of **weights**, a run folder or a file. **sparsity** removes exactly that share of the
     weights that may go, all but the output layer's; None as many as held-out examples hardly notice. **order** which go
-    first: `SignalToNoise()` unless given, `Magnitude()` …; ΔF (`KeepingEvidence()`, or `Evidence()` for those that the
-    evidence would rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()`
+    first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which held-out examples
+    notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()`
     and `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced posterior, so that the
     network says again what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples that
     it was not trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given. **tolerance** is
@@ -104,7 +106,7 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
         0.5
     """
     began = time.perf_counter()
-    job = _Job(sparsity, SignalToNoise() if order is None else order, tolerance)
+    jobs = [_Job(sparsity, one, tolerance) for one in (ORDERS if order is None else (order,))]
     own = Method(
         "one-shot", NormalPrior(1.0) if prior is None else prior, PointMass(), kl_weight=0.0, calibration=Calibration()
     )
@@ -117,7 +119,7 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     judged = _judged(held_out, found, model, apart)
     beginning = begin.beginning()
     asking = _Asking(model, beginning, judged, repair, None if repair is None else _repaired_on(repair, found, apart))
-    beginning, told = job.weights(model, beginning, own, asking)
+    job, beginning, told = _best(jobs, model, beginning, own, asking)
     parts = describe(model, own, found, network, None, begin)
     parts["settings"]["prune"] = {
         "sparsity": sparsity,
@@ -274,6 +276,22 @@ class _Job:
             f"{largest:.2f} would pass. Ask for less, train it from here (ox.fit(network, data, start=ox.Trained(), "
             f"sparsity={self.sparsity})), or set tolerance=None (--tolerance 0) to have it anyway."
         )
+
+
+def _best(
+    jobs: list[_Job], model: Model, beginning: Beginning, method: Method, asking: _Asking
+) -> tuple[_Job, Beginning, dict]:
+    """The job whose order held-out examples notice least: the one by which most goes, then that which costs them least;
+    with what `_Job.weights` gives."""
+    found, refused = [], []
+    for job in jobs:
+        try:
+            found.append((job, *job.weights(model, beginning, method, asking)))
+        except RunError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda one: (-one[2]["removed"], one[2]["held_out_nll"]))
 
 
 def _state(task: Task, beginning: Beginning) -> State:

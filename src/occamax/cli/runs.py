@@ -38,8 +38,12 @@ def prune(
         float | None, typer.Option(help="The share of the weights to remove; as many as nobody notices unless given.")
     ] = None,
     order: Annotated[
-        str, typer.Option(help="Which go first: signal-to-noise, magnitude, or delta-f, which is warned of.")
-    ] = "signal-to-noise",
+        str | None,
+        typer.Option(
+            help="Which go first: signal-to-noise, magnitude, or delta-f, which is warned of. Unless given, the better of "
+            "the first two."
+        ),
+    ] = None,
     repair: Annotated[bool, typer.Option(help="Move what is left so that the network says what it said.")] = True,
     tolerance: Annotated[
         float, typer.Option(help="How much of what was gained may be lost; 0 lets every sparsity stand.")

@@ -87,7 +87,7 @@ def _fetch(source: Source, url: str, md5: str, folder: Path) -> None:
         raise DataError(
             f"{source.name}: not on this machine, and {url} cannot be reached ({type(error).__name__}). "
             f"{_by_hand(source)}"
-        ) from error
+        ) from None  # whose own causes are pages of other packages
 
 
 def _bring(source: Source, package: Package, folder: Path) -> None:

@@ -43,7 +43,7 @@ class Repair:
 
     rounds: int = 2
     steps: int = 10
-    examples: int = 1000
+    examples: int = 3000
     batch_size: int = 100
 
     def __post_init__(self):
