@@ -1,6 +1,6 @@
 """Pruned in one shot, without training: what is lost, in which order, with and without the repair.
 
-    python benchmarks/one_shot.py --data fashion_mnist --networks mlp,lenet --epochs 20 --steps 300 --out results/one_shot.jsonl
+    python benchmarks/one_shot.py --data fashion_mnist --epochs 20 --steps 300 --out results/one_shot.jsonl
     python benchmarks/one_shot.py --table results/one_shot.jsonl
 
 Dense networks are trained by `ox.Plain()` and kept in --keep, so that a second call finds them. Each line has the test

@@ -2,8 +2,9 @@
 
 The trained weights θ and the curvature h of the data in each of them make a Laplace posterior, Normal(θ, 1/P) with
 P = h + 1/prior². Weights go in the order of their signal-to-noise ratio |θ|√P, which is the root of θ²P: what the loss
-rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 1990; with the prior's part, SpaM's OPD); or
-in that of |θ|, where held-out examples notice less of it. Which it will be is not known before what is left is repaired.
+rises by when one goes alone, twice over (optimal brain damage, LeCun et al. 1990; with the prior's part, SpaM's OPD);
+or in that of |θ|, where held-out examples notice less of it. Which it will be is not known before what is left is
+repaired.
 
 ΔF of the same posterior, ½ [ln(P · prior²) − θ²P], is not that order. A Laplace posterior was never traded off against
 its divergence: where the data hold a weight well, the logarithm says that a value of exactly zero would have been a
@@ -88,10 +89,11 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     **network**, **data**, **test**, **likelihood**, **preprocess**, **fixed** as in `fit`; the network's present arrays
     are its weights, or those of **weights**, a run folder or a file. **sparsity** removes exactly that share of the
     weights that may go, all but the output layer's; None as many as held-out examples hardly notice. **order** which go
-    first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which held-out examples
-    notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()`
-    and `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced posterior, so that the
-    network says again what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples that
+    first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which held-out
+    examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would rather not have) is
+    warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()` and `NormalPrior(1.0)` unless given.
+    **repair** moves what is left to the mean of the reduced posterior, so that the network says again what it said
+    (`reduction/repairing.py`); None leaves it where it was. **held_out** examples that
     it was not trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given. **tolerance** is
     how much of what the network had gained over one that learnt nothing a held-out example may lose; a sparsity that
     costs more is refused. None refuses nothing. Weights that are zero already count as removed.
