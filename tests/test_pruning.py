@@ -82,7 +82,7 @@ def test_without_a_share_as_much_goes_as_nobody_notices(problem, half):
     limit = last["held_out_nll_dense"] + 0.05 * (np.log(2) - last["held_out_nll_dense"])
     assert last["held_out_nll"] <= limit + 1e-3
     assert 0.5 <= found.sparsity < 0.9
-    again = ox.prune(half.network, data, 0.5, curvature=QUICK)  # what is gone already counts
+    again = ox.prune(half, data, 0.5, curvature=QUICK)  # of a Fit; what is gone already counts
     assert np.array_equal(again.masks["first"], half.masks["first"])
 
 

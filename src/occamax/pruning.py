@@ -86,17 +86,19 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     """Removes weights of a trained network without training it: seconds for a million weights. Gives a `Fit`, of a
     point: no draws, and the outputs divided by a temperature of the held-out examples.
 
-    **network**, **data**, **test**, **likelihood**, **preprocess**, **fixed** as in `fit`; the network's present arrays
-    are its weights, or those of **weights**, a run folder or a file. **sparsity** removes exactly that share of the
-    weights that may go, all but the output layer's; None as many as held-out examples hardly notice. **order** which go
-    first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which held-out
-    examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would rather not
-    have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()` and `NormalPrior(1.0)`
-    unless given. **repair** moves what is left to the mean of the reduced posterior, so that the network says again
-    what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples that it was not
-    trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given. **tolerance** is how much
-    of what the network had gained over one that learnt nothing a held-out example may lose; a sparsity that costs
-    more is refused. None refuses nothing. Weights that are zero already count as removed.
+    **network**, **data**, **test**, **likelihood**, **preprocess**, **fixed** as in `fit`; the network's present
+    arrays are its weights, or those of **weights**, a run folder or a file. A `Fit` stands for its network, with
+    its likelihood, what it fixed, and how it takes its examples. **sparsity** removes exactly that share of the
+    weights that may go, all but the output layer's; None as many as held-out examples hardly notice. **order**
+    which go first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which
+    held-out examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would
+    rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()` and
+    `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced posterior, so that the
+    network says again what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples
+    that it was not trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given.
+    **tolerance** is how much of what the network had gained over one that learnt nothing a held-out example may
+    lose; a sparsity that costs more is refused. None refuses nothing. Weights that are zero already count as
+    removed.
 
     Raises:
         ArgumentError: a value that cannot work, or a sparsity that costs more than the tolerance.
@@ -108,6 +110,11 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
         0.5
     """
     began = time.perf_counter()
+    if isinstance(network, Fit):
+        likelihood = network.model.likelihood if likelihood is None else likelihood
+        preprocess = network.facts.preprocess if preprocess is None else preprocess
+        fixed = network.model.layout.fixed if fixed is None else fixed
+        network = network.network
     jobs = [_Job(sparsity, one, tolerance) for one in (ORDERS if order is None else (order,))]
     own = Method(
         "one-shot", NormalPrior(1.0) if prior is None else prior, PointMass(), kl_weight=0.0, calibration=Calibration()
@@ -142,9 +149,7 @@ def prune_run(trained: Fit, data_dir: Path | None = None, sparsity: float | None
     origin = trained.facts.origin
     if not origin or origin.get("kind") in ("arrays", "stream"):
         raise RunError("data: this run was trained on arrays, which are not kept; call ox.prune(fit.network, data)")
-    data, model = reopen(origin, data_dir), trained.model
-    known = {"likelihood": model.likelihood, "preprocess": trained.facts.preprocess, "fixed": model.layout.fixed}
-    found = prune(trained.network, data, sparsity, **known, **options)
+    found = prune(trained, reopen(origin, data_dir), sparsity, **options)
     # it is still what it was made of: an evaluation or export can build it again
     own = {**found.config.origin, "network": trained.config.origin["network"]}
     return replace(found, config=replace(found.config, network=trained.config.network, origin=own))
