@@ -47,6 +47,15 @@ def study_table(path: Path) -> str:
     return study.table(trials.lines_of(path)).replace("warming", "annealing")
 
 
+def adapters(path: Path) -> str:
+    """A training step of a network from PyTorch, and of the same in Equinox (`adapters.py`, which needs PyTorch)."""
+    rows = [
+        [line["network"], *(f"{line[name]:.2f}" for name in ("torch_ms", "equinox_ms", "ratio"))]
+        for line in trials.lines_of(path)
+    ]
+    return trials.markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows)
+
+
 def few_examples(path: Path) -> str:
     """`bmr` beside plain training of the lowest NLL, by how many examples there are to learn from."""
     places: dict[tuple[str, int], list[Line]] = {}
@@ -396,6 +405,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
+    "adapters": adapters,
     "few-examples": few_examples,
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
