@@ -136,7 +136,11 @@ def main() -> None:
     rows = [[line["network"], *(f"{line[key]:.2f}" for key in ("torch_ms", "equinox_ms", "ratio"))] for line in lines]
     print(markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows))
     if options.out is not None:
-        known = {"settings": {"method": ox.BMR(normalised=None).as_data()}, "steps": options.steps, "rounds": options.rounds}
+        known = {
+            "settings": {"method": ox.BMR(normalised=None).as_data()},
+            "steps": options.steps,
+            "rounds": options.rounds,
+        }
         known |= {"command": command(), **environment()}
         options.out.write_text("".join(json.dumps({**line, **known}) + "\n" for line in lines))
 

@@ -49,6 +49,7 @@ WITHOUT_THE_BOUND = {
         "floors",
         "groups",
         "hosts",
+        "adapters",
     ),
 }
 
