@@ -19,13 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
+from page_tables import adapter_steps
 from torch import nn  # pyright: ignore[reportMissingImports]
-from trials import command, markdown
+from trials import command
 
 import occamax as ox
 from occamax.experiment.environment import environment
 from occamax.inference.model import Model
 
+METHOD = ox.BMR(normalised=None)
 KEYS = jax.random.split(jax.random.key(0), 8)
 
 
@@ -87,13 +89,12 @@ NETWORKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 def stepper(network: Any, batch: tuple[Any, Any], steps: int) -> Callable[[], None]:
     """`steps` gradients of the bound in one compiled loop, each followed by a step along it."""
-    method = ox.BMR(normalised=None)
-    model = Model(network, jax.ShapeDtypeStruct(batch[0].shape[1:], batch[0].dtype), method.prior)
-    first = method.posterior.start(method.init(model, jax.random.key(0)))
+    model = Model(network, jax.ShapeDtypeStruct(batch[0].shape[1:], batch[0].dtype), METHOD.prior)
+    first = METHOD.posterior.start(METHOD.init(model, jax.random.key(0)))
     mask = jnp.ones(model.layout.size, bool)
 
     def cost(posterior: Any, buffers: Any, key: Any) -> Any:
-        found, after = model.expected_log_likelihood(posterior, method.estimator, mask, batch, key, buffers)
+        found, after = model.expected_log_likelihood(posterior, METHOD.estimator, mask, batch, key, buffers)
         return -found.mean(), after
 
     def step(carried: Any, key: Any) -> Any:
@@ -133,14 +134,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     lines = [measure(name, options.steps, options.rounds) for name in options.networks]
-    rows = [[line["network"], *(f"{line[key]:.2f}" for key in ("torch_ms", "equinox_ms", "ratio"))] for line in lines]
-    print(markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows))
+    print(adapter_steps(lines))
     if options.out is not None:
-        known = {
-            "settings": {"method": ox.BMR(normalised=None).as_data()},
-            "steps": options.steps,
-            "rounds": options.rounds,
-        }
+        known = {"settings": {"method": METHOD.as_data()}, "steps": options.steps, "rounds": options.rounds}
         known |= {"command": command(), **environment()}
         options.out.write_text("".join(json.dumps({**line, **known}) + "\n" for line in lines))
 

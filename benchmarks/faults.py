@@ -1286,6 +1286,21 @@ LOOP = [
         ),
     ),
     *_of(
+        "pruning.py",
+        (
+            "of two orders the worse",
+            'one[2]["held_out_nll"])',
+            '-one[2]["held_out_nll"])',
+            "test_pruning.py::test_of_two_orders_that_is_kept_which_held_out_examples_notice_least",
+        ),
+        (
+            "a fit's own preprocessing is forgotten",
+            "network.facts.preprocess if preprocess is None else preprocess",
+            "preprocess",
+            "test_pruning.py::test_a_fit_knows_how_it_takes_its_examples",
+        ),
+    ),
+    *_of(
         "experiment/guard.py",
         (
             "a tolerance in nats",

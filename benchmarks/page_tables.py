@@ -47,12 +47,9 @@ def study_table(path: Path) -> str:
     return study.table(trials.lines_of(path)).replace("warming", "annealing")
 
 
-def adapters(path: Path) -> str:
-    """A training step of a network from PyTorch, and of the same in Equinox (`adapters.py`, which needs PyTorch)."""
-    rows = [
-        [line["network"], *(f"{line[name]:.2f}" for name in ("torch_ms", "equinox_ms", "ratio"))]
-        for line in trials.lines_of(path)
-    ]
+def adapter_steps(lines: list[Line]) -> str:
+    """A step of a network from PyTorch, and of the same in Equinox (`adapters.py`, which needs PyTorch)."""
+    rows = [[line["network"], *(f"{line[name]:.2f}" for name in ("torch_ms", "equinox_ms", "ratio"))] for line in lines]
     return trials.markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows)
 
 
@@ -405,7 +402,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "classics": lambda path: classics.table(trials.lines_of(path)),
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
-    "adapters": adapters,
+    "adapters": lambda path: adapter_steps(trials.lines_of(path)),
     "few-examples": few_examples,
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 
 import occamax as ox
+from occamax import pruning
 from occamax.inference.curvature import GaussNewton
 
 from .toys import Tiny, normal
 
 QUICK = GaussNewton(draws=2, batch_size=50)
+
+
+def doubled(x):
+    return 2.0 * x
 
 
 def planted(count=300):
@@ -73,6 +78,33 @@ def test_magnitudes_are_worse_and_the_guard_says_so(problem):
         ox.prune(network, data, 0.5, order=ox.criteria.Magnitude(), repair=None, curvature=QUICK)
     anyway = ox.prune(network, data, 0.5, order=ox.criteria.Magnitude(), repair=None, curvature=QUICK, tolerance=None)
     assert anyway.history[-1]["held_out_nll"] > anyway.history[-1]["held_out_nll_dense"] + 0.1
+
+
+@pytest.mark.parametrize("orders", [pruning.ORDERS, pruning.ORDERS[::-1]])
+def test_of_two_orders_that_is_kept_which_held_out_examples_notice_least(problem, monkeypatch, orders):
+    """Whichever is tried first; with a sparsity, and as far as they let it go without."""
+    network, data = problem
+    monkeypatch.setattr(pruning, "ORDERS", orders)
+    options = {"repair": None, "curvature": QUICK}
+    for sparsity in (0.5, None):
+        own = options | ({"tolerance": None} if sparsity else {})
+        each = {type(one).__name__: ox.prune(network, data, sparsity, order=one, **own).history[-1] for one in orders}
+        best = min(each, key=lambda name: (-each[name]["removed"], each[name]["held_out_nll"]))
+        assert each[best] != each[next(name for name in each if name != best)]
+        found = ox.prune(network, data, sparsity, **own)
+        assert found.config.settings["prune"]["order"] == {"kind": best}
+        assert found.history[-1]["held_out_nll"] == each[best]["held_out_nll"]
+
+
+def test_a_fit_knows_how_it_takes_its_examples(problem):
+    """A network that was made for numbers twice as large says of halved ones, doubled, what it said."""
+    network, (inputs, targets) = problem
+    halved, options = (inputs / 2, targets), {"curvature": QUICK, "sparsity": 0.5}
+    wanted = ox.prune(network, problem[1], **options).history[-1]["held_out_nll_dense"]
+    first = ox.prune(network, halved, preprocess=doubled, sparsity=0.0, curvature=QUICK, tolerance=None)
+    again = ox.prune(first, halved, **options)
+    assert again.facts.preprocess is doubled
+    assert again.history[-1]["held_out_nll_dense"] == pytest.approx(wanted, abs=1e-3)
 
 
 def test_without_a_share_as_much_goes_as_nobody_notices(problem, half):

@@ -245,8 +245,10 @@ class _Job:
         if isinstance(self.order, Evidence | KeepingEvidence):
             warnings.warn(WHY_NOT, stacklevel=3)
 
-    def weights(self, model: Model, beginning: Beginning, method: Method, asking: "_Asking") -> tuple[Beginning, dict]:
-        """What stays, where it is then, and what is told of it."""
+    def weights(
+        self, model: Model, beginning: Beginning, method: Method, asking: "_Asking"
+    ) -> tuple[Beginning, dict, float]:
+        """What stays, where it is then, what is told of it, and what it costs when all goes that was asked for."""
         place, most = self._places(model, beginning)
         count = counted(model.layout, method)
         asked = most if self.sparsity is None else round(self.sparsity * count)
@@ -254,13 +256,11 @@ class _Job:
         dense, baseline = asking.cost(beginning.weights), model.likelihood.baseline(np.asarray(asking.judged[1]))
         limit = math.inf if self.tolerance is None else dense + self.tolerance * max(baseline - dense, 0.0)
         gone, (now, weights) = asked, without(asked)
+        worst = now
         if not now <= limit:
-            worst = now
             gone, now, weights = _largest(without, asked, (dense, beginning.weights), limit)
-            if self.sparsity is not None:
-                raise self._refusal(dense, worst, gone / count)
         told = {"held_out_nll_dense": dense, "held_out_nll": now, "removed": gone, "proposed": asked}
-        return beginning._replace(weights=weights, keep=jnp.asarray(place >= gone)), told
+        return beginning._replace(weights=weights, keep=jnp.asarray(place >= gone)), told, worst
 
     def _places(self, model: Model, beginning: Beginning) -> tuple[np.ndarray, int]:
         """The place of each weight in the order in which they go, those already gone first, those that may not go last;
@@ -276,10 +276,15 @@ class _Job:
             may_go = may_go & np.asarray((beliefs.delta_f > self.order.threshold) | ~beginning.keep)
         return place, int(may_go.sum())
 
-    def _refusal(self, dense: float, now: float, largest: float) -> RunError:
-        return RunError(
-            f"sparsity: {self.sparsity} without training costs a held-out example {now - dense:.3f} nats more than the "
-            f"{dense:.3f} of the network as it is: more than {self.tolerance:g} of what it had gained, the tolerance. "
+    def refuse_less(self, told: dict, worst: float, count: int) -> None:
+        """Refuses a sparsity of which not all may go."""
+        if self.sparsity is None or told["removed"] == told["proposed"]:
+            return
+        dense, largest = told["held_out_nll_dense"], told["removed"] / count
+        raise RunError(
+            f"sparsity: {self.sparsity} without training costs a held-out example {worst - dense:.3f} nats more than "
+            f"the {dense:.3f} of the network as it is: more than {self.tolerance:g} of what it had gained, the "
+            "tolerance. "
             f"{largest:.2f} would pass. Ask for less, train it from here (ox.fit(network, data, start=ox.Trained(), "
             f"sparsity={self.sparsity})), or set tolerance=None (--tolerance 0) to have it anyway."
         )
@@ -290,15 +295,10 @@ def _best(
 ) -> tuple[_Job, Beginning, dict]:
     """The job whose order held-out examples notice least: the one by which most goes, then that which costs them least;
     with what `_Job.weights` gives."""
-    found, refused = [], []
-    for job in jobs:
-        try:
-            found.append((job, *job.weights(model, beginning, method, asking)))
-        except RunError as error:
-            refused.append(error)
-    if not found:
-        raise refused[0]
-    return min(found, key=lambda one: (-one[2]["removed"], one[2]["held_out_nll"]))
+    found = [(job, *job.weights(model, beginning, method, asking)) for job in jobs]
+    job, beginning, told, worst = min(found, key=lambda one: (-one[2]["removed"], one[2]["held_out_nll"]))
+    job.refuse_less(told, worst, counted(model.layout, method))
+    return job, beginning, told
 
 
 def _state(task: Task, beginning: Beginning) -> State:

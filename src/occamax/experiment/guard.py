@@ -16,11 +16,11 @@ class Guard:
     reduction is undone when both cost too much: a heavier divergence makes the fit worse without any harm, and few
     held-out examples say little alone.
 
-    The least of all the networks on the way, not the last: one may also collapse slowly, by reductions each of which
-    costs little. But of epochs of the same network the last counts: what it lost with nothing removed, by chance or
-    because its weights had to make room for their noise, is not put down to the next reduction, nor held against all
-    that follow. Epochs under less than half the present KL weight do not count, except the last. All it knows is in the
-    metrics, so a resumed run judges as an uninterrupted one does.
+    The least of all the networks on the way, not the last: one may also collapse slowly, by reductions each of
+    which costs little. But of epochs of the same network the last counts: what it lost with nothing removed is not
+    put down to the next reduction, nor held against all that follow. Epochs under less than half the present KL
+    weight do not count, except the last. All it knows is in the metrics, so a resumed run judges as an
+    uninterrupted one does.
     """
 
     def __init__(
