@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--augment", nargs="*", default=[], help="crop, flip, as for train")
     parser.add_argument("--levels", nargs="*", type=float, default=[None])
     parser.add_argument("--score", choices=SCORES, default="evidence", help="what goes first, at a level")
+    parser.add_argument("--images", type=int, help="train on that many examples only")
     parser.add_argument("--together", action="store_true", help="all seeds in one program")
     options = parser.parse_args()
     if options.table:
@@ -58,8 +59,7 @@ def main() -> None:
             wanted = [
                 trials.Trial(
                     options.data, options.network, at_level(base, level, options.epochs, score),
-                    {**labels, "level": level},
-                    augment=tuple(options.augment),
+                    {**labels, "level": level}, options.images, tuple(options.augment),
                 )
                 for level in options.levels
             ]  # fmt: skip
