@@ -15,7 +15,7 @@ from occamax.command_words import augmentations, method_from_words
 from occamax.errors import ArgumentError, DataError, LayoutError, OccamaxError
 from occamax.experiment.folder import RunFolder
 
-from .experiment.small_runs import pixels
+from .experiment.small_runs import pixels, save_npz
 
 SMALL = "tests.experiment.small_runs:build_small"
 NORMED = "tests.experiment.small_runs:build_normed"
@@ -319,3 +319,30 @@ def test_what_is_no_stream_is_refused(words, says, place, tmp_path):
     (place / "films.txt").write_text("good\tfilm\n")
     with pytest.raises((ArgumentError, DataError), match=says):
         command("train", place / words[0], *words[1:2], "flat", *words[2:], "--out", tmp_path / "x")
+
+
+def test_seeds_are_an_ensemble_too(tmp_path):
+    """Trained side by side, told together, kept in the folder that they lie in; evaluated, exported, reported."""
+    data, out = save_npz(tmp_path / "data.npz"), tmp_path / "two"
+    words = ("train", data, SMALL, "bmr", "--seeds", 2, *QUICK, "--out", out)
+    said = command(*words)
+    assert "the 2 networks together:  accuracy " in said
+    assert "of one dense network's weights" in said
+    known = json.loads((out / "ensemble.json").read_text())
+    assert known["members"] == ["seed0", "seed1"]
+    assert f"{known['figures']['nll']:.4f}" in command("evaluate", out, "--network", SMALL, "--samples", 2)
+    assert "the average of 2 networks" in command("export", out, "--network", SMALL)
+    assert "probability" in command("predict", out / "network.onnx", data)
+    page = tmp_path / "report.html"
+    table = command("report", out, "--out", page)
+    assert "BMR, 2 together" in table
+    assert "BMR, 2 together" in page.read_text()
+    assert "2 runs" in page.read_text()  # not three
+    for more, options in (("draws", 2), ("latency", "1ms")):
+        with pytest.raises(ArgumentError, match=f"--{more}: it is of one network"):
+            command("export", out, "--network", SMALL, f"--{more}", options)
+    with pytest.raises(ArgumentError, match="holds an ensemble; prune its members"):
+        command("prune", out, "--network", SMALL)
+    lines = [json.loads(line) for line in command(*words, "--overwrite", "--json").splitlines() if line[0] == "{"]
+    assert lines[-1]["ensemble"] == str(out)
+    assert lines[-1]["figures"] == known["figures"]

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from .experiment.folder import RunFolder as RunFolder
     from .experiment.starting import Moments as Moments
     from .experiment.starting import Trained as Trained
+    from .fitting import Ensemble as Ensemble
     from .fitting import Fit as Fit
+    from .fitting import ensemble as ensemble
     from .fitting import fit as fit
     from .fitting import load as load
     from .inference import initializers as init  # noqa: F401
@@ -130,7 +132,7 @@ _HOMES = {
     "experiment.devices": ("Devices",),
     "experiment.folder": ("RunFolder",),
     "experiment.starting": ("Moments", "Trained"),
-    "fitting": ("Fit", "fit", "load"),
+    "fitting": ("Ensemble", "Fit", "ensemble", "fit", "load"),
     "inference.batches": ("Passes", "WithReplacement"),
     "inference.calibration": ("Calibration",),
     "inference.curvature": ("EmpiricalFisher", "GaussNewton"),

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,6 +44,7 @@ def export(  # an option each
 ) -> None:
     """Write a run's network as a file without its dead units; say how much smaller and faster it is."""
     from ..export.show import print_measured
+    from ..fitting import Ensemble
 
     format = "h" if choose("--format", format, ("onnx", "safetensors", "c", "h")) == "c" else format
     path = run / f"network.{format}" if out is None else out
@@ -51,7 +52,21 @@ def export(  # an option each
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
     options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
     options |= {"int8": int8, "latency": milliseconds("--latency", latency), "batch": batch}
-    print_measured(load_run(run, network, checkpoint).export(path, posterior, data_dir=data_dir, **options), path)
+    found = load_run(run, network, checkpoint)
+    if isinstance(found, Ensemble):
+        options = _for_ensemble(options | {"posterior": posterior})
+        print_measured(found.export(path, data_dir=data_dir, **options), path)
+    else:
+        print_measured(found.export(path, posterior, data_dir=data_dir, **options), path)
+
+
+def _for_ensemble(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of one network are refused."""
+    for name in ("posterior", "draws", "latency"):
+        if options.pop(name):
+            raise ArgumentError(f"--{name}: it is of one network, and this folder holds an ensemble; export one member")
+    del options["batch"]
+    return options
 
 
 def predict(

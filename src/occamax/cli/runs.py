@@ -58,6 +58,7 @@ def prune(
     from ..command_words import order_named
     from ..experiment.folder import RunFolder
     from ..experiment.progress import print_summary
+    from ..fitting import Ensemble
     from ..pruning import prune_run
     from ..reduction import Repair
 
@@ -65,6 +66,8 @@ def prune(
     if not overwrite:
         RunFolder.refuse_existing(place)
     trained = load_run(run, network, checkpoint)
+    if isinstance(trained, Ensemble):
+        raise ArgumentError(f"run: {run} holds an ensemble; prune its members one by one, such as {run}/seed0")
     moved = Repair() if repair else None
     found = prune_run(trained, data_dir, sparsity, order=order_named(order), repair=moved, tolerance=tolerance or None)
     print_summary(found.save(place, overwrite), found.summary, is_point=True)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,8 +144,40 @@ def train(
             progress=not (quiet or json_lines), how_to_resume=_resume_command(),
             on_epoch=JsonLines() if json_lines and is_first_host() else None,
         )  # fmt: skip
+    fits = [fitted for fitted in (fits if isinstance(fits, list) else [fits]) if fitted is not None]
+    together = _together(fits, dataset, place)
     if not quiet:
-        _print_summaries(fits if isinstance(fits, list) else [fits], json_lines)
+        _print_summaries(fits, json_lines)
+        _print_together(together, place, json_lines)
+
+
+def _together(fits: list, dataset: Any, place: Path) -> Any:
+    """Several seeds as one, kept beside them; None of fewer. Hosts other than the first have none."""
+    from ..fitting import ensemble
+
+    if len(fits) < 2:
+        return None
+    found = ensemble(fits, dataset)
+    found.save(place, overwrite=True)
+    return found
+
+
+def _print_together(found: Any, place: Path, as_json: bool) -> None:
+    import json
+
+    from ..names import figures_as_text
+
+    if found is None:
+        return
+    if as_json:
+        print(json.dumps({"ensemble": str(place), "figures": found.figures, "share": found.share}))
+        return
+    names = ("accuracy", "nll", "ece", "ece_floor", "rmse")
+    shown = figures_as_text({name: found.figures[name] for name in names if name in found.figures})
+    figures = "".join(f"  {name} {text}" for name, text in shown.items())
+    print(
+        f"{place}, the {len(found.members)} networks together:{figures}  {found.share:.1%} of one dense network's weights"
+    )
 
 
 def _print_summaries(fits: list, as_json: bool) -> None:
@@ -154,8 +186,6 @@ def _print_summaries(fits: list, as_json: bool) -> None:
     from ..experiment.progress import print_summary
 
     for fitted in fits:
-        if fitted is None:  # hosts other than the first have nothing to say
-            continue
         if as_json:
             print(json.dumps({"run": str(fitted.path), "summary": fitted.summary}))
         else:

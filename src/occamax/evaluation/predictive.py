@@ -1,5 +1,6 @@
 """The posterior predictive: what the network says, averaged over draws of its weights."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -85,6 +86,13 @@ def predict(
     out = jax.eval_shape(lambda x: model.outputs(model.network, x), inputs[:1]).shape[1]
     empty = Predictive(jnp.zeros((n, out)), jnp.full(n, -jnp.inf), jnp.zeros(n))
     return lax.fori_loop(0, num_samples, one_draw, empty)
+
+
+def averaged(found: Sequence[Predictive]) -> Predictive:
+    """The predictive of several networks that count alike, from that of each."""
+    each = Predictive(*map(jnp.stack, zip(*found, strict=True)))
+    log_likelihood = jax.nn.logsumexp(each.log_likelihood, axis=0) - jnp.log(jnp.float32(len(found)))
+    return Predictive(jnp.mean(each.expectation, axis=0), log_likelihood, jnp.mean(each.expected_entropy, axis=0))
 
 
 def score(model: Model, predictive: Predictive, targets: np.ndarray, with_floor: bool = False) -> dict[str, float]:

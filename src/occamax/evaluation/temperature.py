@@ -80,6 +80,12 @@ def best_noise(
     return best
 
 
+def is_as_wanted(outputs: Any, wanted: Any) -> bool:
+    """Whether outputs that a divided last layer puts out are the divided outputs; bfloat16 rounds by up to .004."""
+    outputs, wanted = np.asarray(outputs), np.asarray(wanted)
+    return bool(np.abs(outputs - wanted).mean() <= 0.02 * np.abs(wanted).mean())
+
+
 def with_outputs_divided(
     model: Model, posterior: Posterior, mask: Bool[Array, "weights"], temperature: Float[Array, ""]
 ) -> Posterior:

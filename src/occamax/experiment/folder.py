@@ -46,6 +46,7 @@ class Place(NamedTuple):
             raise RunError(f"{path}: is no checkpoint of a run ({error})") from error
 
 
+ENSEMBLE = "ensemble.json"  # beside run folders: what they are together
 CHECKPOINTS = ("last", "previous", "best")
 
 

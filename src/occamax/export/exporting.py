@@ -71,6 +71,8 @@ class Measured:
     hastened: Hastened | None = None  # what a latency cost
     instead: Instead | None = None  # onnxruntime's own int8 of the dense network; of ONNX files
     tempered: float | None = None  # the KL weight of a posterior that was not trained at one
+    drawn: int = 0  # networks in the file, where they were drawn from the posterior
+    averaged: int = 1  # networks in the file, each at its posterior mean
 
     def as_data(self) -> dict[str, Any]:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
@@ -125,8 +127,14 @@ def export_network(
         open_export(files[1], threads=1)  # what is kept can be read
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
-    found |= _sizes(form, contents, dense, small) | {"temperature": source.temperature, "tempered": source.tempered}
+    found |= _sizes(form, contents, dense, small) | _said_of(source)
     return Measured(units=units, hastened=cost, **found)
+
+
+def _said_of(source: Exportable) -> dict[str, Any]:
+    """What networks the file holds."""
+    counts = {"drawn": len(source.drawn), "averaged": 1 + len(source.others)}
+    return {"temperature": source.temperature, "tempered": source.tempered, **counts}
 
 
 def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict[str, Any]:
@@ -151,24 +159,29 @@ def _temporary(form: str) -> Iterator[list[Path]]:
 def rounded_source(
     source: Exportable, program: Graph, rounding: Rounding, form: str, with_posterior: bool = False
 ) -> tuple[Exportable, list[Rounded]]:
-    """The source with its weights as the file should hold them, and what each network lost by that."""
+    """The source with its weights as the file should hold them, and what each network lost by that. Of several, each
+    has an equal part of the bytes."""
 
     def size_of(weights: np.ndarray) -> int:
-        small, _ = compact(program.bind(arrays_in_file(replace(source, rounded=weights))))
+        small, _ = compact(program.bind(arrays_in_file(replace(source, others=(), rounded=weights))))
         with TemporaryDirectory() as place:
             file = Path(place) / f"small.{form}"
             packed = pack(source.model, source.believed, program, weights) if with_posterior else None
             write(file, small, source.card, packed, int8=rounding.int8)
             return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
 
-    own = source.model, source.believed, source.kl_weight, rounding, form, size_of
+    count = max(len(source.drawn), 1 + len(source.others))
+    part = rounding if rounding.max_bytes is None else replace(rounding, max_bytes=rounding.max_bytes // count)
+    own = source.model, source.believed, source.kl_weight, part, form, size_of
     found = [rounded(*own, drawn) for drawn in source.drawn or (None,)]
     losses = [each for each in found if each is not None]
-    if not losses:
-        return source, []
-    if source.drawn:
-        return replace(source, drawn=tuple(each.weights for each in losses)), losses
-    return replace(source, rounded=losses[0].weights), losses
+    others = [(other, rounded_source(*other, part, form)) for other in source.others]
+    source = replace(source, others=tuple(other._replace(source=one) for other, (one, _) in others))
+    if losses and source.drawn:
+        source = replace(source, drawn=tuple(each.weights for each in losses))
+    elif losses:
+        source = replace(source, rounded=losses[0].weights)
+    return source, [*losses, *(each for _, (_, more) in others for each in more)]
 
 
 def bytes_of(form: str, content: bytes) -> int:

@@ -147,8 +147,7 @@ def print_measured(found: "Measured", path: Path) -> None:
         for kept in found.units:
             units.add_row(escape(kept.where), str(kept.before), str(kept.after), kept.why)
         console.print(units)
-    own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
-    console.print(f"the file is the mean network{own}; the figures are those of the file", soft_wrap=True)
+    console.print(f"the file is {_what_it_is(found)}; the figures are those of the file", soft_wrap=True)
     if found.tempered is not None:
         console.print(f"of a tempered posterior: KL weight {found.tempered:.3g}", soft_wrap=True)
     if found.hastened is not None:
@@ -167,6 +166,14 @@ def print_measured(found: "Measured", path: Path) -> None:
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
     )
+
+
+def _what_it_is(found: "Measured") -> str:
+    if found.drawn:
+        return f"the average of {found.drawn} networks drawn from the posterior"
+    own = "" if found.temperature is None else f", with a temperature of its own: {found.temperature:.3g}"
+    several = f"the average of {found.averaged} networks, each at its posterior mean"
+    return ("the mean network" if found.averaged == 1 else several) + own
 
 
 def _comparison(found: "Measured", path: Path) -> Table:

@@ -1,6 +1,6 @@
 """What an export is made of, and the network that its file holds: traced, bound, compacted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -48,7 +48,8 @@ class Exportable:
     the outputs of the network at the posterior mean are divided in the file; those of draws are not. **kl_weight** at
     which the posterior was trained. **rounded** the vector of weights to write in place of the posterior mean's, before
     any division. **drawn** the vectors of weights of several networks in its place, whose answers are averaged.
-    **training** examples to repair and judge a network by that lost units."""
+    **others** whose answers are averaged with this one's. **training** examples to repair and judge a network by that
+    lost units."""
 
     model: Model
     believed: Believed
@@ -60,6 +61,7 @@ class Exportable:
     kl_weight: float = 1.0
     rounded: np.ndarray | None = None
     drawn: tuple[np.ndarray, ...] = ()
+    others: "tuple[Traced, ...]" = ()
     training: Training | None = None
 
     @property
@@ -80,6 +82,18 @@ class Exportable:
         return isinstance(self.model.likelihood, Categorical)
 
 
+class Traced(NamedTuple):
+    """One of several sources of a file, and its program."""
+
+    source: Exportable
+    program: Graph
+
+
+def with_others(source: Exportable, others: Sequence[Exportable]) -> Exportable:
+    """The source of a file that answers with the average of several networks."""
+    return replace(source, others=tuple(Traced(other, trace(other)) for other in others))
+
+
 def with_draws(source: Exportable, draws: int) -> Exportable:
     """The source of so many networks. Draws have the posterior's temperature and none of their own."""
     weights = drawn_weights(source.model, source.believed, draws)
@@ -87,11 +101,14 @@ def with_draws(source: Exportable, draws: int) -> Exportable:
 
 
 def smaller(source: Exportable, program: Graph) -> tuple[Graph, list[Kept]]:
-    """The network of a file without its dead units, or the average of several; and what was removed where."""
-    if not source.drawn:
-        return compact(program.bind(arrays_in_file(source)), parameter_names(source.model.network))
-    found = [compact(program.bind(leaves_of(network_of(source.model, own)))) for own in source.drawn]
-    return averaged([graph for graph, _ in found]), found[0][1]
+    """The network of a file without its dead units, or the average of several; and what was removed where, of the
+    first."""
+    if source.drawn:
+        found = [compact(program.bind(leaves_of(network_of(source.model, own)))) for own in source.drawn]
+    else:
+        each = (Traced(source, program), *source.others)
+        found = [compact(own.bind(arrays_in_file(one)), parameter_names(one.model.network)) for one, own in each]
+    return averaged([graph for graph, _ in found]) if len(found) > 1 else found[0][0], found[0][1]
 
 
 def arrays_in_file(source: Exportable) -> dict[int, np.ndarray]:
@@ -155,8 +172,11 @@ def trained(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
         outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
         return model.likelihood.expectation(outputs if source.temperature is None else outputs / source.temperature)
 
+    others = [trained(other.source) for other in source.others]
+
     def average(inputs: np.ndarray) -> np.ndarray:
-        return np.mean([np.asarray(ask(network, jnp.asarray(inputs))) for network in networks], 0)
+        own = np.mean([np.asarray(ask(network, jnp.asarray(inputs))) for network in networks], 0)
+        return np.mean([own, *(other(inputs) for other in others)], 0)
 
     return average
 

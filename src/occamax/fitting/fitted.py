@@ -1,7 +1,7 @@
 """`Fit`: a trained network. It can be asked, measured, saved, exported and reported on."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -121,12 +121,10 @@ class Fit:
         on that of the run, opened again in **data_dir** where it is not in memory, unless **data** (inputs and targets,
         a Dataset or a Stream) are given. A stream is read part by part."""
         test = self.test_set(data, data_dir)
-        draws = self.config.num_samples if num_samples is None else num_samples
-        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-            raise ArgumentError(f"num_samples: {draws!r} given; it must be a whole number from 1 up")
+        draws = checked_draws(self.config.num_samples if num_samples is None else num_samples)
         check_examples(self.model, test)
         put = test if isinstance(test, Stream) else jax.tree.map(jnp.asarray, test)
-        ask = lambda x, y: _evaluate(self.model, self.state, x, y, jnp.int32(draws))  # noqa: E731
+        ask = lambda x, y: evaluated(self.model, self.state, x, y, draws)  # noqa: E731
         found, targets = told(ask, put, Devices())
         return {**score(self.model, found, targets, with_floor=True), "sparsity": self.sparsity}
 
@@ -192,25 +190,29 @@ class Fit:
 
         One network is surer than the average over draws: where examples were held out, they also said by which
         temperature the outputs of the mean network are best divided, and so they are in the file."""
-        from ..export.card import Card
-        from ..export.exporting import Exportable, LatencyLimit, export_network
+        from ..export.exporting import LatencyLimit, export_network
         from ..export.rounding import Rounding
         from ..export.training_examples import training_examples
 
         rounding = Rounding(bits, max_loss, max_bytes, int8)
         limit = None if latency is None else LatencyLimit(latency, batch)
-        test = self._test_set_or_none(data, data_dir)
-        card = Card.of(self.config.as_dict(), self._last_figures())
-        state = believed(self.state)
-        source = Exportable(
-            self.model, state, self.example, card, test, temperature=card.mean_temperature,
-            kl_weight=float(self.state.kl_weight),
-            training=limit and training_examples(self.facts, self.method.calibration, training, data_dir),
-        )  # fmt: skip
+        examples = limit and training_examples(self.facts, self.method.calibration, training, data_dir)
+        source = replace(self.exportable(), test=self.test_set_or_none(data, data_dir), training=examples)
         form = Path(path).suffix.removeprefix(".")
         measured = export_network(source, Path(path), form, posterior, rounding, draws, limit)
         self._note_export(Path(path), measured)
         return measured
+
+    def exportable(self) -> Any:
+        """What an export of it is made of, without examples to compare on."""
+        from ..export.card import Card
+        from ..export.source import Exportable
+
+        card, state = Card.of(self.config.as_dict(), self._last_figures()), self.state
+        return Exportable(
+            self.model, believed(state), self.example, card, temperature=card.mean_temperature,
+            kl_weight=float(state.kl_weight),
+        )  # fmt: skip
 
     def _note_export(self, path: Path, measured: Any) -> None:
         """For the report of the run: a folder that cannot be written spoils no export."""
@@ -219,8 +221,9 @@ class Fit:
                 line = {"file": path.name, **measured.as_data(), **environment()}
                 RunFolder(self.path).append("exports.jsonl", line)
 
-    def _test_set_or_none(self, data: Any, data_dir: Path | None) -> Arrays | None:
-        """In memory: of a stream as many as may be there, evenly spaced."""
+    def test_set_or_none(self, data: Any = None, data_dir: Path | None = None) -> Arrays | None:
+        """As `test_set` with this **data** and **data_dir**, in memory: of a stream as many as may be there, evenly
+        spaced. None where the run has no test set, or it was of arrays that are gone."""
         try:
             found = self.test_set(data, data_dir)
             return found.some(STREAMED_BYTES) if isinstance(found, Stream) else found
@@ -266,8 +269,19 @@ class Fit:
         return Path(path)
 
 
-@eqx.filter_jit
-def _evaluate(model: Model, state: State, inputs: Any, targets: Any, num_samples: Any) -> Predictive:
+def checked_draws(num_samples: Any) -> int:
+    """How many draws of the weights, if that is a number of them."""
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
+        raise ArgumentError(f"num_samples: {num_samples!r} given; it must be a whole number from 1 up")
+    return num_samples
+
+
+def evaluated(model: Model, state: State, inputs: Any, targets: Any, num_samples: int) -> Predictive:
     """As the loop evaluates: with the same random numbers."""
+    return _evaluated(model, state, inputs, targets, jnp.int32(num_samples))
+
+
+@eqx.filter_jit
+def _evaluated(model: Model, state: State, inputs: Any, targets: Any, num_samples: Any) -> Predictive:
     key = jax.random.fold_in(state.key, EVALUATION_STREAM)
     return predict(model, believed(state), key, inputs, targets, num_samples)

@@ -24,6 +24,7 @@ from ..methods import Method
 from ..networks import NetworkSource, network_from
 from ..storage import load_arrays
 from ..storage.structured import from_data
+from .ensembles import is_ensemble, open_ensemble
 from .fitted import Fit
 
 
@@ -35,8 +36,9 @@ def load(  # what a run was made of may each be given again
     likelihood: Likelihood | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     checkpoint: str = "last",
-) -> Fit:
-    """A run, or a saved fit, from its folder.
+) -> Any:
+    """A run, or a saved fit, from its folder: a `Fit`. From that of an ensemble: an `Ensemble`, of whose members all
+    that follows holds.
 
     **network** is needed where it was the user's own: it is checked by names and shapes. So are **method**,
     **likelihood** and **preprocess** where they held functions that cannot be stored. **checkpoint** `"last"`; or
@@ -52,6 +54,9 @@ def load(  # what a run was made of may each be given again
         >>> again.sparsity == fitted.sparsity
         True
     """
+    if is_ensemble(Path(path)):
+        given = {"method": method, "likelihood": likelihood, "preprocess": preprocess, "checkpoint": checkpoint}
+        return open_ensemble(Path(path), lambda own: load(own, network, **given))
     folder = RunFolder.open(Path(path))
     config = folder.config()
     with _undamaged(folder):

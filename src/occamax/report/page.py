@@ -74,19 +74,20 @@ def _cell(groups: Sequence[Group]) -> str:
 def _circumstances(groups: Sequence[Group]) -> str:
     found = {summary["device"] for group in groups for summary in group.summaries}
     devices = sorted({kind if kind == name else full for full in found for kind, _, name in [full.partition(": ")]})
-    runs = sum(len(group.summaries) for group in groups)
+    runs = sum(len(group.summaries) for group in groups if not group.together)
     return f"{runs} run{'s' * (runs > 1)} · {html.escape(', '.join(devices))} · occamax {__version__}"
 
 
 def _section(cell: tuple[str, str], groups: list[Group]) -> str:
-    """All about the methods on one data set and network."""
+    """All about the methods on one data set and network. What several networks say together is in the table alone."""
+    rows, groups = groups, [group for group in groups if not group.together]
     parts = [
         f'<h2 id="{_anchor(cell)}">{html.escape(" · ".join(cell))}</h2>',
         f'<p class="note">{html.escape(_budgets(groups))} '
         f"<i>Pruned</i> counts the layers that may be reduced, all but the last; "
         f"<i>weights kept</i> counts all. {_seeds(groups)}</p>",
-        _table(groups),
-        f'<p class="note">{html.escape(legend(groups))}</p>',
+        _table(rows),
+        f'<p class="note">{html.escape(legend(rows))}</p>',
         *_calibration(groups),
         "<h3>By epoch</h3>",
         _switches(groups),

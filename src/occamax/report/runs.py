@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..experiment.config import Config
-from ..experiment.folder import RunFolder
+from ..experiment.folder import ENSEMBLE, RunFolder
 from ..names import LABELS, label
 
 MOST_FOLDERS = 10_000
@@ -27,10 +27,12 @@ class Group:
     summaries: list[dict[str, Any]]
     place: str = ""  # of its folder, where others of its data set and network have the same name
     number: int = 0  # among these
+    together: int = 0  # of so many networks as one, in place of runs side by side
 
     @property
     def label(self) -> str:
-        return label(self.config.method) + (f" ({self.place})" if self.place else "")
+        several = f", {self.together} together" if self.together else ""
+        return label(self.config.method) + (f" ({self.place})" if self.place else "") + several
 
     @property
     def tempered(self) -> float | None:
@@ -116,7 +118,8 @@ class Group:
 
 
 def read_groups(paths: Iterable[Path]) -> list[Group]:
-    """Finished runs, grouped, in the order of the methods. A folder of run folders counts as its runs."""
+    """Finished runs, grouped, in the order of the methods. A folder of run folders counts as its runs. Seeds that were
+    made an ensemble of stand below their group as one."""
     found: dict[str, list[RunFolder]] = {}
     for path in paths:
         for folder in _runs_in(Path(path)):
@@ -129,7 +132,26 @@ def read_groups(paths: Iterable[Path]) -> list[Group]:
         )
         for folders in found.values()
     ]
-    return told_apart(in_order(groups))
+    return [row for group in told_apart(in_order(groups)) for row in (group, *_together(group))]
+
+
+def _together(group: Group) -> list[Group]:
+    """The ensemble of a group's seeds, if there is one."""
+    parents = {folder.path.parent for folder in group.folders}
+    parent = RunFolder(parents.pop())
+    if parents or not (parent.path / ENSEMBLE).is_file():
+        return []
+    known, first = parent.read_json(ENSEMBLE), group.summaries[0]
+    try:
+        if sorted(known["members"]) != sorted(folder.path.name for folder in group.folders) or not known["figures"]:
+            return []
+        sizes = {"sparsity": known["sparsity"], "sizes": {"remaining": known["weights"]}}
+        own = {name: first[name] for name in ("kl_weight", "device") if name in first}
+        summary = {**known["figures"], **sizes, **own, "temperature": known["temperature"]}
+        return [replace(group, folders=[], metrics=[[]], summaries=[summary], together=len(known["members"]))]
+    except (KeyError, TypeError) as error:
+        where = parent.path / ENSEMBLE
+        raise RunError(f"{where}: is damaged ({type(error).__name__}: {error})") from error
 
 
 def told_apart(groups: Sequence[Group]) -> list[Group]:

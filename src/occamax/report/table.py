@@ -73,7 +73,7 @@ def legend(groups: Sequence[Group]) -> str:
     which posteriors are tempered."""
     parts = []
     if len(groups) > 1:
-        parts.append(_bold({len(group.summaries) for group in groups}))
+        parts.append(_bold({len(group.summaries) for group in groups if not group.together}))
     if any(np.isfinite(group.value("ece_floor")).any() for group in groups):
         parts.append("Floor: the ECE that a perfectly calibrated network with the same confidences would show.")
     if any(np.isfinite(group.value("ece")).any() > np.isfinite(group.value("ece_floor")).any() for group in groups):
@@ -87,6 +87,11 @@ def legend(groups: Sequence[Group]) -> str:
         words += "; none is bold among methods that hold out different examples" if _hold_out_others(bounds) else ""
         words += "; a point estimate has no such bound" if len(bounds) < len(groups) else ""
         parts.append(words + ".")
+    if any(group.together for group in groups):
+        parts.append(
+            "Together: the average of what the networks say, with one temperature for all; pruned is of each of them, "
+            "the weights kept are those of all."
+        )
     tempered = [f"{group.label} (KL weight {group.tempered:.3g})" for group in groups if group.tempered is not None]
     if tempered:
         parts.append(f"Tempered posterior: {', '.join(dict.fromkeys(tempered))}.")
