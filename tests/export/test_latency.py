@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from occamax.errors import ArgumentError, ExportError
-from occamax.export import exporting, hastening
+from occamax.export import exporting, hastening, moving
 from occamax.export.evidence import network_of
 from occamax.export.exporting import export_network
 from occamax.export.hastening import Hastened, LatencyLimit, hastened
@@ -43,8 +43,8 @@ def by_numbers(monkeypatch):
 
     monkeypatch.setattr(Clock, "milliseconds", took)
     monkeypatch.setattr(hastening, "MARGIN", 1.0)
-    monkeypatch.setattr(hastening, "REPAIR", Repair(2, 5, 20, 10))
-    monkeypatch.setattr(hastening, "JUDGED", 20)
+    monkeypatch.setattr(moving, "REPAIR", Repair(2, 5, 20, 10))
+    monkeypatch.setattr(moving, "JUDGED", 20)
 
 
 def dense(name, training=False):

@@ -20,6 +20,7 @@ from .evidence import rounded
 from .hastening import Hastened, LatencyLimit, hastened
 from .instead import Instead, quantised, sizes_of
 from .measuring import Seconds, figures_of, in_parts, interleaved, on_all_cores
+from .moving import refitted
 from .posterior_file import pack
 from .predictor import FORMATS, HEADER, Predict, open_export
 from .rounding import Rounded, Rounding
@@ -63,7 +64,8 @@ class Measured:
     tested: int  # on so many examples of it
     units: list[Kept]
     temperature: float | None = None  # by which the file divides the outputs of the network at the posterior mean
-    loss: float | None = None  # nats that rounding costs, over the data set, as the posterior predicts
+    loss: float | None = None  # nats that rounding costs, over the data set
+    loss_examples: int = 0  # training examples that it was measured on; without any the posterior predicts it
     levels: tuple[int, ...] = ()  # values of each layer's codebook
     removed: int = 0  # weights that became zero when they were rounded
     figures_before: dict[str, float] | None = None  # of the network as it was, on the examples compared
@@ -172,8 +174,14 @@ def rounded_source(
 
     count = max(len(source.drawn), 1 + len(source.others))
     part = rounding if rounding.max_bytes is None else replace(rounding, max_bytes=rounding.max_bytes // count)
-    own = source.model, source.believed, source.kl_weight, part, form, size_of
-    found = [rounded(*own, drawn) for drawn in source.drawn or (None,)]
+
+    def round_off(one: Exportable, rounding: Rounding, drawn: np.ndarray | None = None) -> Rounded | None:
+        return rounded(one.model, one.believed, one.kl_weight, rounding, form, size_of, drawn)
+
+    if part.max_bytes is not None and source.training is not None and not source.drawn:
+        source, found = refitted(source, round_off, part)
+    else:
+        found = [round_off(source, part, drawn) for drawn in source.drawn or (None,)]
     losses = [each for each in found if each is not None]
     others = [(other, rounded_source(*other, part, form)) for other in source.others]
     source = replace(source, others=tuple(other._replace(source=one) for other, (one, _) in others))
@@ -194,7 +202,8 @@ def _of_rounding(losses: list[Rounded]) -> dict[str, Any]:
     if not losses:
         return {}
     loss, removed = (sum(getattr(each, name) for each in losses) for name in ("loss", "removed"))
-    return {"loss": loss / len(losses), "levels": losses[0].levels, "removed": removed}
+    examples = losses[0].examples
+    return {"loss": loss / len(losses), "levels": losses[0].levels, "removed": removed, "loss_examples": examples}
 
 
 def _before(source: Exportable, program: Graph, changed: bool) -> dict[str, Any]:

@@ -7,19 +7,17 @@ moved so that the network says again what it said at first (`repairing.py` of `r
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ExportError
-from ..inference.posteriors import IndependentNormals
-from ..reduction.repairing import Examples, Repair, batched, outputs_of_all, repaired
 from ..structure.graph import Graph
 from ..structure.unit_search import find_units
 from ..structure.units import Units
 from .evidence import weight_stds
+from .moving import MOST_LOST, Repairing, without
 from .rounding import Rounding
 from .source import Exportable, examples_of
 from .unit_order import Item, UnitOrder
@@ -28,11 +26,6 @@ from .unit_times import Clock
 ROUNDS = 8  # of bisection
 STAGE = 0.8  # of the time before that a stage may come down to
 MARGIN = 0.98  # of the latency that a file should have when it is looked for, since no two timings are equal
-REPAIR = Repair(rounds=2, steps=10, examples=2000)
-JUDGED = 2000  # other training examples by which the loss is measured
-MOST_LOST = (
-    0.1  # of what the network had gained over one that learnt nothing, unless `--max-loss` says what may be lost
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ def hastened(
     inputs = examples_of(source, program)
     batch = np.resize(inputs, (limit.batch, *inputs.shape[1:]))
     clock = Clock(source.model, program, source.card, batch, form, rounding.int8)
-    kinds, repair = _units_of(source), None if source.training is None else _Repairing.of(source)
+    kinds, repair = _units_of(source), None if source.training is None else Repairing.of(source)
     wanted, now, first, loss = MARGIN * limit.milliseconds, np.inf, 0.0, 0.0
     gone, found = dict.fromkeys((kind.name for kind in kinds), 0), source
     may_lose = np.inf if repair is None or rounding.max_loss is not None else MOST_LOST * repair.gained(source)
@@ -84,7 +77,7 @@ def hastened(
         first, marked = first or before, order.marked(items[:count])
         loss += order.loss(marked)
         gone = {name: gone[name] + more for name, more in order.counted(items[:count]).items()}
-        found = _without(found, marked)
+        found = without(found, marked)
         found = found if repair is None or not count else repair.moved(found)
         if repair is not None and repair.nats(found) - repair.nats(source) > may_lose:
             raise _ruin(limit, min(reached, first))
@@ -154,65 +147,3 @@ def _how_many(
         (now,) = clock.milliseconds([order.network(items[:middle])])
         low, high, found = (low, middle, now) if now <= goal else (middle, high, found)
     return high, (first, found), items
-
-
-def _without(source: Exportable, gone: np.ndarray) -> Exportable:
-    """The source without these weights."""
-    believed, flags = source.believed, jnp.asarray(gone)
-    smaller = believed._replace(posterior=believed.posterior.forget(flags), mask=believed.mask & ~flags)
-    return replace(source, believed=smaller)
-
-
-@dataclass(frozen=True)
-class _Repairing:
-    """What a network said about some training examples, so that one that lost units can be moved back to it."""
-
-    fitted: Examples
-    said: jnp.ndarray
-    judged: Examples
-
-    @staticmethod
-    def of(source: Exportable) -> "_Repairing":
-        assert source.training is not None
-        parts = source.training.apart(REPAIR.examples, JUDGED)
-        size = min(REPAIR.batch_size, *(len(targets) for _, targets in parts))
-        fitted, judged = (batched(*pair, size, source.training.count) for pair in parts)
-        return _Repairing(fitted, _outputs(source, fitted), judged)
-
-    @property
-    def count(self) -> int:
-        return self.judged.inputs.shape[0] * self.judged.inputs.shape[1]
-
-    def moved(self, source: Exportable) -> Exportable:
-        """The source whose means were moved; its deviations stay."""
-        model, (posterior, mask, buffers, *_) = source.model, source.believed
-        assert isinstance(posterior, IndependentNormals)
-        _, scales, log_scales = model.split(posterior.point)
-        stds, weights = model.prior.weight_stds(model.layout, scales), model.weights(posterior.point, mask)
-        for _ in range(REPAIR.rounds):
-            weights = repaired(
-                model, weights, mask, buffers or model.buffers, self.said, log_scales, self.fitted, stds**-2,
-                REPAIR.steps,
-            )  # fmt: skip
-        unit = jnp.where(mask, (weights - model.prior.centers(model.layout)) / stds, 0.0)
-        moved = IndependentNormals(posterior.mean.at[: model.layout.size].set(unit), posterior.log_std)
-        return replace(source, believed=source.believed._replace(posterior=moved))
-
-    def gained(self, source: Exportable) -> float:
-        """The nats by which it is better than a network that learnt nothing, over all that it was trained on."""
-        targets = np.asarray(self.judged.targets)
-        nothing = source.model.likelihood.baseline(targets.reshape(-1, *targets.shape[2:]))
-        return max(self.judged.count * nothing - self.nats(source), 0.0)
-
-    def nats(self, source: Exportable) -> float:
-        """What the examples that it was not moved by cost, times all that it was trained on."""
-        outputs = _outputs(source, self.judged) / (source.temperature or 1.0)
-        flat = outputs.reshape(-1, *outputs.shape[2:]), self.judged.targets.reshape(-1, *self.judged.targets.shape[2:])
-        log_scales = source.model.split(source.believed.posterior.point)[2]
-        return float(-jnp.mean(source.model.likelihood.log_prob(*flat, log_scales))) * self.judged.count
-
-
-def _outputs(source: Exportable, examples: Examples) -> jnp.ndarray:
-    model, believed = source.model, source.believed
-    weights = model.weights(believed.posterior.point, believed.mask)
-    return outputs_of_all(model, weights, believed.buffers or model.buffers, examples)

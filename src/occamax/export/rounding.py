@@ -89,14 +89,16 @@ class Coded(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """**weights** the vector; **loss** nats over the data set; **bits** of the codes and places; **levels** by layer;
-    **removed** how many survivors became zero."""
+    """**weights** the vector; **loss** nats over the data set, as the posterior predicts, or measured on so many
+    **examples**, if any; **bits** of the codes and places; **levels** by layer; **removed** how many survivors became
+    zero."""
 
     weights: np.ndarray
     loss: float
     bits: float
     levels: tuple[int, ...]
     removed: int
+    examples: int = 0
 
 
 def survivors_of(

@@ -155,9 +155,12 @@ def print_measured(found: "Measured", path: Path) -> None:
     if found.loss is not None:
         removed = f"; {found.removed:,} more became zero" if found.removed else ""
         levels = ", ".join(map(str, found.levels))
+        how = "as the posterior predicts"
+        if found.loss_examples:
+            how = f"measured on {found.loss_examples:,} training examples after what is left was moved by others"
         console.print(
             f"weights in codebooks of {levels} values, by layer{removed}: {found.loss:,.1f} nats lost over the data "
-            "set, as the posterior predicts; the figures under `dense` are of the network as it was",
+            f"set, {how}; the figures under `dense` are of the network as it was",
             soft_wrap=True,
         )
     if found.milliseconds_float is not None:

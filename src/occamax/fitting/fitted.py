@@ -180,9 +180,9 @@ class Fit:
 
         Weights are rounded as far as the evidence lets them be. **bits** fixes the size of every codebook instead, 32
         keeps the weights as they are; **max_loss** nats that rounding may cost over the data set; **max_bytes** of the
-        file: weights are rounded and removed until it fits. **draws** puts so many networks drawn from the posterior
-        into the file, which answers with their average. **int8** multiplies by whole numbers, in ONNX: answers change a
-        little, and it is timed beside float32 on this machine.
+        file: weights are rounded and removed until it fits, and what is left is moved as for a latency. **draws** puts
+        so many networks drawn from the posterior into the file, which answers with their average. **int8** multiplies
+        by whole numbers, in ONNX: answers change a little, and it is timed beside float32 on this machine.
         **latency** milliseconds that a call on **batch** examples may take, on one core of this machine: units go, the
         fewest nats for a microsecond first, until it does, and what is left is moved so that it says what the network
         said about **training** examples, inputs and targets: the run's own unless given, where they can be opened
@@ -196,8 +196,10 @@ class Fit:
 
         rounding = Rounding(bits, max_loss, max_bytes, int8)
         limit = None if latency is None else LatencyLimit(latency, batch)
-        examples = limit and training_examples(self.facts, self.method.calibration, training, data_dir)
-        source = replace(self.exportable(), test=self.test_set_or_none(data, data_dir), training=examples)
+        source = replace(self.exportable(), test=self.test_set_or_none(data, data_dir))
+        if limit is not None or max_bytes is not None:
+            examples = training_examples(self.facts, self.method.calibration, training, data_dir)
+            source = replace(source, training=examples)
         form = Path(path).suffix.removeprefix(".")
         measured = export_network(source, Path(path), form, posterior, rounding, draws, limit)
         self._note_export(Path(path), measured)
