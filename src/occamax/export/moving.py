@@ -13,7 +13,7 @@ from .rounding import Rounded, Rounding
 from .source import Exportable
 
 STAGE = 0.75  # of the bytes before that a stage comes down to
-ROUNDS = 4  # in which what is left is moved and rounded again
+ROUNDS = 6  # at most, in which what is left is moved and rounded again
 REPAIR = Repair(rounds=2, steps=10, examples=2000)
 JUDGED = 2000  # other training examples by which the loss is measured
 MOST_LOST = (
@@ -101,14 +101,14 @@ def refitted(
 
     tried = [(source, at(wanted, source))]
     for limit in [*_stages(round_off(source, Rounding()), wanted), *[wanted] * ROUNDS]:
-        found = at(limit, now)
+        found = tried[0][1] if now is source and limit == wanted else at(limit, now)
         if found is None:
             return source, [None]
         gone = np.asarray(now.believed.mask) & (found.weights == 0)
-        if limit == wanted:
+        if limit == wanted and now is not source:
             tried.append((now, found))
-            if not gone.any():
-                break
+        if limit == wanted and not gone.any():
+            break
         now = judge.moved(without(now, gone))
     judged = [(judge.nats(replace(one, rounded=own.weights)), one, own) for one, own in tried if own is not None]
     nats, best, found = min(judged, key=lambda each: each[0])
