@@ -26,6 +26,7 @@ import reductions
 import safety
 import scaling
 import study
+import together
 import trials
 import unit_groups
 
@@ -374,6 +375,26 @@ def opponents_beside(folder: Path) -> str:
     return trials.markdown(heads, rows)
 
 
+def opponents_together(folder: Path) -> str:
+    """Three of `bmr` averaged, beside tuned plain training and five of it averaged, without a common temperature; an
+    NLL is bold where it is lower than that of the five."""
+    rows = []
+    for data, network in PLACES:
+        path = folder / f"{data}-{network}.jsonl"
+        lines = {line["name"]: line for line in trials.lines_of(path) if line["stage"] == "test"}
+        if "bmr" not in lines:
+            continue
+        ours, tuned = lines["bmr"], next(line for name, line in lines.items() if name.startswith("tuned: "))
+        shown = [[trials.short(line["ensemble"][name]) for name in ("accuracy", "nll", "ece")] for line in (ours, tuned)]
+        if ours["ensemble"]["nll"] < tuned["ensemble"]["nll"]:
+            shown[0][1] = f"**{shown[0][1]}**"
+        left = f"{ours['seeds'] * (1 - ours['sparsity']):.0%}"
+        both = [" / ".join(one) for one in shown]
+        rows.append([TITLES[data], TITLES[network], both[0], left, _figures(tuned, " / "), both[1]])
+    heads = ["data", "network", "three of `bmr`", "their weights, of one dense network's", "plain, tuned"]
+    return trials.markdown([*heads, "five of the plain"], rows)
+
+
 def opponents_front(folder: Path) -> str:
     """`bmr` and tuned plain training, a column a figure."""
     rows = []
@@ -396,6 +417,8 @@ KINDS: dict[str, Callable[..., str]] = {
     "hosts": lambda path: hosts.table(trials.lines_of(path)),
     "opponents": opponents_beside,
     "opponents-front": opponents_front,
+    "opponents-together": opponents_together,
+    "together": lambda path: together.table(trials.lines_of(path)),
     "study": study_table,
     "safety": lambda path: safety.table(trials.lines_of(path)),
     "curve": lambda path: curve.table(trials.lines_of(path)),
