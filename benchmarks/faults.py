@@ -725,14 +725,14 @@ REDUCE = [
         ),
         (
             "the best go first",
-            "rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))",
-            "rank = ranks(jnp.where(wanted, beliefs.delta_f, jnp.inf))",
+            "score = jnp.where(wanted, -beliefs.delta_f, jnp.inf)",
+            "score = jnp.where(wanted, beliefs.delta_f, jnp.inf)",
             "reduction/test_reduce.py::test_no_more_goes_than_may",
         ),
         (
             "the best units go first",
-            "ranks(jnp.where(wanted, -gain, jnp.inf))",
-            "ranks(jnp.where(wanted, gain, jnp.inf))",
+            "jnp.where(wanted, -gain, jnp.inf), marks",
+            "jnp.where(wanted, gain, jnp.inf), marks",
             "reduction/test_measuring.py::test_units_go_in_the_order_of_what_they_gain_and_the_bound_knows_their_price",
         ),
         (
