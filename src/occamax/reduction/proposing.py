@@ -16,9 +16,9 @@ LEAST_COST = 1e-6  # of a unit that costs nothing, so that it can be divided by
 
 
 class Proposal(NamedTuple):
-    """Items that should go, weights or units, and which would go first: those with the lowest `score`, which is infinite
-    for what should stay. `marks` names the weights that are gone when some items go; those that it names for no item are
-    gone already. For each item that goes the bound may lose its `price`."""
+    """Items that should go, weights or units, and which would go first: those with the lowest `score`, which is
+    infinite for what should stay. `marks` names the weights that are gone when some items go; those that it names for
+    no item are gone already. For each item that goes the bound may lose its `price`."""
 
     wanted: Bool[Array, "items"]
     score: Float[Array, "items"]
