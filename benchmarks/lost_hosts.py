@@ -161,7 +161,8 @@ def lose(both: list, link: Lossy, loss: list[float], path: Path, seconds: float 
     while both[0].poll() is None and lines(path) < 2:
         time.sleep(0.02)
     link.loss, since = loss, time.perf_counter()
-    while seconds is not None and time.perf_counter() < since + seconds and None in [process.poll() for process in both]:
+    until = since if seconds is None else since + seconds
+    while time.perf_counter() < until and None in [process.poll() for process in both]:
         time.sleep(0.02)
     link.loss = loss if seconds is None else [0.0, 0.0]
     return since
