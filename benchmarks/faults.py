@@ -704,6 +704,33 @@ REDUCE = [
         ),
     ),
     *_of(
+        "reduction/ranking.py",
+        (
+            "what is below zero is in the wrong order",
+            "jnp.where(code & high > 0, ~code, code | high)",
+            "jnp.where(code & high > 0, code, code | high)",
+            "reduction/test_ranking.py::test_the_lowest_with_ties_in_the_order_of_the_vector",
+        ),
+        (
+            "minus zero is below zero",
+            "score = jnp.where(score == 0, jnp.zeros_like(score), score)",
+            "score = score + 0",
+            "reduction/test_ranking.py::test_ties_at_the_cut_by_example",
+        ),
+        (
+            "all that is like the cut goes",
+            "return below | ties & (places < before)",
+            "return below | ties & (rest > 0)",
+            "reduction/test_ranking.py::test_every_count_of_a_vector_that_is_all_alike",
+        ),
+        (
+            "ranks are found by sorting where vectors are spread",
+            "    return below | ties & (places < before)",
+            "    return ranks(score) < count",
+            "experiment/test_devices.py::test_a_reduction_leaves_the_shared_vectors_where_they_are",
+        ),
+    ),
+    *_of(
         "reduction/proposing.py",
         (
             "dead weights earn for their unit",
