@@ -714,7 +714,7 @@ REDUCE = [
         (
             "minus zero is below zero",
             "score = jnp.where(score == 0, jnp.zeros_like(score), score)",
-            "score = score + 0",
+            "score = score * 1",
             "reduction/test_ranking.py::test_ties_at_the_cut_by_example",
         ),
         (

@@ -29,7 +29,7 @@ def test_the_lowest_with_ties_in_the_order_of_the_vector(values, count):
 
 
 def test_ties_at_the_cut_by_example():
-    score = jnp.array([2.0, 1.0, -0.0, 1.0, 0.0, 1.0, jnp.nan])
+    score = jnp.array([2.0, 1.0, 0.0, 1.0, -0.0, 1.0, jnp.nan])
     for count, gone in enumerate([[], [2], [2, 4], [1, 2, 4], [1, 2, 3, 4], [1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]):
         assert np.flatnonzero(found(score, jnp.int32(count))).tolist() == gone
     assert found(score, jnp.int32(7)).all()
