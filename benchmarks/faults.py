@@ -704,6 +704,33 @@ REDUCE = [
         ),
     ),
     *_of(
+        "reduction/ranking.py",
+        (
+            "what is below zero is in the wrong order",
+            "jnp.where(code & high > 0, ~code, code | high)",
+            "jnp.where(code & high > 0, code, code | high)",
+            "reduction/test_ranking.py::test_the_lowest_with_ties_in_the_order_of_the_vector",
+        ),
+        (
+            "minus zero is below zero",
+            "score = jnp.where(score == 0, jnp.zeros_like(score), score)",
+            "score = score * 1",
+            "reduction/test_ranking.py::test_ties_at_the_cut_by_example",
+        ),
+        (
+            "all that is like the cut goes",
+            "return below | ties & (places < before)",
+            "return below | ties & (rest > 0)",
+            "reduction/test_ranking.py::test_every_count_of_a_vector_that_is_all_alike",
+        ),
+        (
+            "ranks are found by sorting where vectors are spread",
+            "    return below | ties & (places < before)",
+            "    return ranks(score) < count",
+            "experiment/test_devices.py::test_a_reduction_leaves_the_shared_vectors_where_they_are",
+        ),
+    ),
+    *_of(
         "reduction/proposing.py",
         (
             "dead weights earn for their unit",
@@ -725,14 +752,14 @@ REDUCE = [
         ),
         (
             "the best go first",
-            "rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))",
-            "rank = ranks(jnp.where(wanted, beliefs.delta_f, jnp.inf))",
+            "score = jnp.where(wanted, -beliefs.delta_f, jnp.inf)",
+            "score = jnp.where(wanted, beliefs.delta_f, jnp.inf)",
             "reduction/test_reduce.py::test_no_more_goes_than_may",
         ),
         (
             "the best units go first",
-            "ranks(jnp.where(wanted, -gain, jnp.inf))",
-            "ranks(jnp.where(wanted, gain, jnp.inf))",
+            "jnp.where(wanted, -gain, jnp.inf), marks",
+            "jnp.where(wanted, gain, jnp.inf), marks",
             "reduction/test_measuring.py::test_units_go_in_the_order_of_what_they_gain_and_the_bound_knows_their_price",
         ),
         (

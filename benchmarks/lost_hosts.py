@@ -1,13 +1,15 @@
 """Hosts that are lost: two processes train one run together, with the vectors shared out, and one of them is killed,
 slowed, or cut off.
 
-    python benchmarks/lost_hosts.py [--kills 20] [--slow] [--link] [--out results/lost_hosts.jsonl]
+    python benchmarks/lost_hosts.py [--kills 20] [--slow] [--link] [--lossy] [--out results/lost_hosts.jsonl]
 
 Each kill hits one of the two by itself, in a step, a save, an evaluation or at any moment. What is asked: the other
 ends with our words, how soon, and both go on afterwards. A run gets several kills; its end is compared bit for bit with
 that of a run of the same two hosts that was left alone. `--slow` stops one host for ten seconds: the run must go on by
-itself. `--link` (root, Linux) puts the hosts into two network namespaces and takes the link between them down. Exits
-with 1 if anything is lost.
+itself. `--link` (root, Linux) puts the hosts into two network namespaces and takes the link between them down.
+`--lossy` has it drop packets: a twentieth or a fifth of them all the time, which the run must bear; all of one host's
+for good, or all for some seconds, upon which it goes on by itself or ends in our words within a minute. Exits with 1 if
+anything is lost.
 """
 
 import argparse
@@ -20,23 +22,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from kills import differences, lines
+from links import ADDRESSES, Lossy, lossy_link, namespaces
 from trials import keep
 
 from occamax.experiment.environment import environment
 
 HERE = Path(__file__).parent
 EPOCHS = 12
+PATIENCE, MINUTE = 180, 60  # seconds that hosts may take in all; within which a lost one is spoken of
 MOMENTS = ("step", "save", "evaluation", "any")
 WORDS = [
     *f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split(),
     "--shard-weights",
 ]
+# shares of the packets of either host that are dropped, and for how many seconds; None: to the end
+LOSSES: list[tuple[list[float], float | None]] = [
+    ([0.05, 0.05], None), ([0.2, 0.2], None), ([1.0, 0.0], None), ([0.0, 1.0], None), ([1.0, 1.0], 8.0),
+    ([1.0, 1.0], 20.0),
+]  # fmt: skip
 OURS = ("go on with as many hosts as are left", "--resume")
 
 
@@ -94,16 +101,16 @@ def how(path: Path) -> tuple[str, ...]:
     return ("--resume",) if (path / "checkpoint.safetensors").exists() else ("--overwrite",)
 
 
-def ended(both: list, since: float | None = None) -> tuple[float, list[str]]:
+def ended(both: list, since: float | None = None, patience: float = PATIENCE) -> tuple[float, list[str]]:
     """Seconds until the last of them ended, and what they said."""
     since = time.perf_counter() if since is None else since
     said = []
     for process in both:
         try:
-            said.append(process.communicate(timeout=180)[1])
+            said.append(process.communicate(timeout=patience)[1])
         except subprocess.TimeoutExpired:
             process.kill()
-            said.append(f"{process.communicate()[1]}\nstill there after three minutes")
+            said.append(f"{process.communicate()[1]}\nstill there after {patience:g} s")
     return time.perf_counter() - since, said
 
 
@@ -149,40 +156,47 @@ def slow(path: Path) -> dict[str, Any]:
     return {"moment": "slow", "ends": [process.returncode for process in both], "said": said[0][-300:]}
 
 
-@contextmanager
-def namespaces() -> Iterator[tuple[list[list[str]], list[str]]]:
-    """Two network namespaces with a link between them: how to run something in each, and the addresses."""
-    names, addresses = [f"occamax{os.getpid()}{i}" for i in range(2)], ["10.213.7.1", "10.213.7.2"]
-    links = [f"ox{os.getpid()}{i}"[-15:] for i in range(2)]
-    hosts = "127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for a, n in zip(addresses, names, strict=True))
+def lose(both: list, link: Lossy, loss: list[float], path: Path, seconds: float | None) -> float:
+    """When the hosts have trained two epochs, the link loses so much, for so long or for good. Since when."""
+    while both[0].poll() is None and lines(path) < 2:
+        time.sleep(0.02)
+    link.loss, since = loss, time.perf_counter()
+    until = since if seconds is None else since + seconds
+    while time.perf_counter() < until and None in [process.poll() for process in both]:
+        time.sleep(0.02)
+    link.loss = loss if seconds is None else [0.0, 0.0]
+    return since
 
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True)
 
-    with ExitStack() as held:
-        for name in names:
-            ip("netns", "add", name)
-            held.callback(ip, "netns", "del", name)
-            known = Path("/etc/netns") / name
-            known.mkdir(parents=True)
-            held.callback(known.rmdir)
-            (known / "hosts").write_text(hosts)
-            held.callback((known / "hosts").unlink)
-        ip("link", "add", links[0], "type", "veth", "peer", "name", links[1])
-        for name, link, address in zip(names, links, addresses, strict=True):
-            ip("link", "set", link, "netns", name)
-            ip("-n", name, "addr", "add", f"{address}/24", "dev", link)
-            ip("-n", name, "link", "set", link, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        named = 'hostname "$0" && exec "$@"'  # by which gloo finds a host's own address
-        prefixes = [["ip", "netns", "exec", n, "unshare", "--uts", "sh", "-c", named, n] for n in names]
-        yield prefixes, [*addresses, *names, *links]
+def lossy(path: Path, loss: list[float], seconds: float | None, seed: int) -> dict[str, Any]:
+    """The link drops that share of the packets of either host: from the beginning where it is not all of them, else
+    while they train, and for `seconds` where they are given. Hosts that end go on when the link is whole again."""
+    is_total, wrong = 1.0 in loss, ""
+    with lossy_link(seed) as (prefixes, link):
+        inside = prefixes, ADDRESSES[0]
+        link.loss = [0.0, 0.0] if is_total else loss
+        since = time.perf_counter()
+        both = begin(path, *how(path), inside=inside)
+        since = lose(both, link, loss, path, seconds) if is_total else since
+        took, said = ended(both, since, 5 * PATIENCE)
+        codes, epochs = [process.returncode for process in both], lines(path)
+        counts = {"packets": sum(link.sent), "dropped": sum(link.dropped)}
+        link.loss = [0.0, 0.0]
+        if codes != [0, 0]:
+            wrong = finish(path, inside)
+    went_on = codes == [0, 0]
+    in_words = went_on or (0 not in codes and all(any(word in text for word in OURS) for text in said))
+    return {
+        "moment": "lossy", "loss": loss, "for": seconds, "seconds": round(took, 1), "ends": codes, "epochs": epochs,
+        **counts, "in_words": in_words and (went_on or took <= MINUTE) and (is_total or went_on),
+        "said": [text.strip().splitlines()[-3:] for text in said], "not_resumed": wrong,
+    }  # fmt: skip
 
 
 def cut(path: Path, rng: random.Random) -> dict[str, Any]:
     """The link between the hosts goes down while they train; then it is up again and they go on."""
-    with namespaces() as (prefixes, facts):
-        inside, (name, link) = (prefixes, facts[0]), (facts[3], facts[5])
+    with namespaces() as (prefixes, names, links):
+        inside, name, link = (prefixes, ADDRESSES[0]), names[1], links[1]
         both = begin(path, *how(path), inside=inside)
         while both[0].poll() is None and lines(path) < 2:
             time.sleep(0.02)
@@ -218,6 +232,10 @@ def campaign(options: argparse.Namespace, place: Path) -> list[dict[str, Any]]:
         note({**slow(place / "slow"), "differs": differences(place / "slow", alone)})
     if options.link:
         note({**cut(place / "link", rng), "differs": differences(place / "link", alone)})
+    for number, (loss, seconds) in enumerate(LOSSES if options.lossy else ()):
+        path = place / f"lossy{number}"
+        line = lossy(path, loss, seconds, options.seed + number)
+        note({**line, "differs": [] if line["not_resumed"] else differences(path, alone)})
     return found
 
 
@@ -230,6 +248,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--link", action="store_true")
+    parser.add_argument("--lossy", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -237,17 +256,19 @@ def main() -> None:
     killed = [line for line in found if line.get("killed")]
     bad = [line for line in found if line.get("not_resumed") or line.get("differs") or line.get("in_words") is False]
     asked = f"--kills {options.kills} --each {options.each} --seed {options.seed}"
-    asked += " --slow" * options.slow + " --link" * options.link
+    asked += " --slow" * options.slow + " --link" * options.link + " --lossy" * options.lossy
     beside = {
         line["moment"]: {name: value for name, value in line.items() if name not in ("moment", "said")}
         for line in found
         if line.get("moment") in ("slow", "link")
     }
+    losses = [{k: v for k, v in line.items() if k not in ("moment", "said")} for line in found if "loss" in line]
     summary = {
         "command": f"python benchmarks/lost_hosts.py {asked}", "settings": " ".join(WORDS),
         "kills": len(killed), "hit": {moment: sum(line["moment"] == moment for line in killed) for moment in MOMENTS},
         "runs": sum("run" in line for line in found), "bad": len(bad),
-        "longest": max((line["seconds"] for line in killed), default=None), **beside, **environment(),
+        "longest": max((line["seconds"] for line in killed), default=None), **beside,
+        **({"lossy": losses} if losses else {}), **environment(),
     }  # fmt: skip
     print(json.dumps(summary))
     keep(summary, options.out)

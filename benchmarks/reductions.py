@@ -66,7 +66,7 @@ class Watch:
         self._measure = jax.jit(jax.vmap(self._change_afresh, in_axes=(0, 0, 0, None, None)))
         reduce, chunks = self._timed("reduction", program.reduce), dict(program.train_chunk)
 
-        def watched(state: State, progress: jax.Array, examples: Batch) -> tuple[State, Record]:
+        def watched(state: State, progress: jax.Array, examples: Batch | None) -> tuple[State, Record]:
             before = jax.tree.map(jnp.copy, state)
             after, record = reduce(state, progress, examples)
             self._add_afresh(before, record)

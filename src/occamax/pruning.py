@@ -48,7 +48,8 @@ from .inference.posteriors import MeanField, PointMass
 from .inference.priors import NormalPrior, Prior
 from .inference.training import Budget, State, start
 from .methods import Method
-from .reduction.criteria import Evidence, KeepingEvidence, Magnitude, Score, SignalToNoise, ranks
+from .reduction.criteria import Evidence, KeepingEvidence, Magnitude, Score, SignalToNoise
+from .reduction.ranking import ranks
 from .reduction.reducing import Reduction, believe
 from .reduction.repairing import Examples, Repair, batched, outputs_of_all, repaired
 from .storage.structured import to_data

@@ -4,9 +4,10 @@
 
 The names: `all` devices share the batch; `sharded` they share the vectors as well; `streamed` each reads its part of
 the batch from files; `said` they share the examples of which the run beside OUT is asked; `masks` they share its
-vectors while it is pruned.
+vectors while it is pruned; `moved` how many numbers of those they hand to one another for that.
 """
 
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from occamax.inference.training import Budget
 
 from .small_runs import dataset, fit_normed, fit_streamed, normed
 
+EXCHANGES = "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|collective-broadcast"
 UNIT_PRICE = 20.0  # nats per weight: one channel of three goes for it
 
 
@@ -71,6 +73,23 @@ def masks_by(path, devices):
     return left
 
 
+def moved_by(path, devices):
+    """The most numbers that any one exchange between the devices brings to each, in the compiled program that decides
+    which nine tenths go; and how long the vectors are."""
+    run, data, found = ox.load(path, normed()), read_data(dataset()), {}
+    model = build_model(normed(), data, run.method, None, None, "float32", devices)
+    method = run.method.pruned_to(0.9, 10)
+    by_layer = replace(method.reduction, criterion=replace(method.reduction.criterion, per_layer=True))
+    for name, own in {"whole": method, "by_layer": replace(method, reduction=by_layer)}.items():
+        program = Program(Task(model, own, Budget(), held_out_of(None, 1)), devices)
+        lowered = program.reduce.lower(program.start(), jnp.float32(0.9), None)  # pyright: ignore[reportFunctionMemberAccess]
+        exchanges = re.findall(rf"= (.*?) (?:{EXCHANGES})(?:-start)?\(", lowered.compile().as_text())
+        assert exchanges
+        shapes = [shape for one in exchanges for shape in re.findall(r"\b[bf]+\d+\[([\d,]*)\]", one)]
+        found[name] = max(np.prod([int(size) for size in shape.split(",") if size]) for shape in shapes)
+    return found | {"length": model.latent_count}
+
+
 @contextmanager
 def what_is_read():
     """The numbers of the examples in the batches, chunk by chunk, and of those that this host reads."""
@@ -97,11 +116,13 @@ def main(words):
         join_hosts(hosts[0], int(hosts[1]), int(hosts[2]))
     out = Path(words[0])
     for name in words[1:]:
-        devices = Devices.of(None, shard_weights=name in ("sharded", "masks"))
+        devices = Devices.of(None, shard_weights=name in ("sharded", "masks", "moved"))
         if name == "said":
             np.savez(out / "said.npz", **said_by(out.parent / "one", devices))
         elif name == "masks":
             np.savez(out / "masks.npz", **masks_by(out.parent / "one", devices))
+        elif name == "moved":
+            np.savez(out / "moved.npz", **moved_by(out.parent / "one", devices))
         elif name == "streamed":
             with what_is_read() as read:
                 fit_streamed(Path(mkdtemp()), out / name, devices=devices, progress=True)

@@ -2,9 +2,9 @@
 
     python -m tests.experiment.part_runs save|read OUT COORDINATOR COUNT NUMBER
 
-`save` writes the first state of a small run, then one in the middle of its second epoch, and is killed in the third
-save, when the parts are written but nothing speaks of them yet. `read` reads the second and says which of its own
-numbers are as they were.
+`save` writes what a reduction is recorded as, then the first state of a small run, then one in the middle of its second
+epoch, and is killed in the third save, when the parts are written but nothing speaks of them yet. `read` reads the
+second and says which of its own numbers are as they were.
 """
 
 import os
@@ -21,7 +21,7 @@ from occamax.experiment.checkpoint import load_state, state_leaves
 from occamax.experiment.devices import Devices
 from occamax.experiment.folder import Place, RunFolder
 from occamax.experiment.hosts import join_hosts
-from occamax.experiment.loop import Pause
+from occamax.experiment.loop import Epoch, Pause
 from occamax.experiment.problem import build_model, read_data
 from occamax.experiment.program import Program, Task
 from occamax.experiment.writer import Writer
@@ -31,12 +31,28 @@ from occamax.inference.training import Budget, Info
 from .small_runs import dataset, normed
 
 FIRST, MIDDLE = Place(0), Place(1, 2)
+BMR = ox.BMR()
 
 
-def program_on(devices):
+def program_on(devices, method=BMR):
     found = read_data(dataset(), None, None, None)
-    model = build_model(normed(), found, ox.BMR(), None, None, "float32", devices)
-    return Program(Task(model, ox.BMR(), Budget(2, 4, 30), held_out_of(None, 1)), devices)
+    model = build_model(normed(), found, method, None, None, "float32", devices)
+    return Program(Task(model, method, Budget(2, 4, 30), held_out_of(None, 1)), devices)
+
+
+def record_on(devices):
+    """Of a reduction by half, of weights that are believed by chance."""
+    program = program_on(devices, BMR.pruned_to(0.5, 2))
+    return program.reduce(program.start(), jnp.float32(0.9), None)[1]
+
+
+def write_record(path, program):
+    """As when an epoch is over."""
+    (path / "reductions").mkdir(parents=True, exist_ok=True)
+    state = program.start()
+    writer = Writer([RunFolder(path)], program, state.mask)
+    writer.write(Epoch(1, state, record_on(program.devices), [False], [{"epoch": 1, "neg_elbo": 0.0}], 1.0))
+    writer.close()
 
 
 def pause_of(program):
@@ -44,10 +60,11 @@ def pause_of(program):
     before = program.start()
     state = before._replace(posterior=jax.tree.map(lambda leaf: leaf * 2 + 1, before.posterior))
     nats = jnp.zeros((1, 2))
-    return Pause(state, Info(nats, nats, nats), None, before, before.mask)
+    return Pause(state, Info(nats, nats, nats), record_on(program.devices), before, before.mask)
 
 
 def save(out, program):
+    write_record(out / "recorded", program)
     writer = Writer([RunFolder(out)], program, program.start().mask)
     writer.start(program.start())
     writer.pause(1, pause_of(program))

@@ -59,7 +59,7 @@ def runs(tmp_path_factory):
     processes = [begin(script, out / "hosts", "streamed", "--hosts", where, 2, i) for i in range(2)]
     fit_normed(out / "one")
     said = finish(*processes)
-    finish(begin(script, out / "four", "sharded", "said", "masks", devices=4))
+    finish(begin(script, out / "four", "sharded", "said", "masks", "moved", devices=4))
     return out, said
 
 
@@ -119,6 +119,13 @@ def test_many_devices_that_share_the_weights_prune_the_same(runs):
     assert (~alone["target"][0][:hidden]).sum() == round(0.9 * hidden)
     channels = layout.matrices(jnp.asarray(alone["units"][0]))[0].any(1)
     assert 0 < channels.sum() < len(channels)
+
+
+def test_a_reduction_leaves_the_shared_vectors_where_they_are(runs):
+    """What decides which weights go, by rank over all of them or of every layer, and what is recorded of it, needs no
+    vector of numbers on any one device."""
+    moved = np.load(runs[0] / "four" / "moved.npz")
+    assert max(moved["whole"], moved["by_layer"]) <= moved["length"] // 4
 
 
 def test_a_reduction_is_measured_by_all_devices(runs):

@@ -1,6 +1,7 @@
 """Checkpoints in parts: what several hosts wrote, each its own, is read by any number of them and by one alone."""
 
 import importlib.util
+import json
 import shutil
 
 import jax
@@ -14,7 +15,7 @@ from occamax.experiment.folder import Place, RunFolder
 from occamax.storage import load_arrays
 from occamax.storage.parts import Parts, next_name, require_orbax
 
-from .part_runs import FIRST, MIDDLE, pause_of, program_on
+from .part_runs import FIRST, MIDDLE, pause_of, program_on, record_on, write_record
 from .test_devices import begin, coordinator, finish
 
 
@@ -52,6 +53,26 @@ def test_one_host_reads_what_two_wrote_bit_for_bit(written):
         theirs = state_arrays(whole)
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_two_hosts_record_of_a_reduction_what_one_does(written, tmp_path):
+    """And no vector was gathered for it, nor for the checkpoint in the middle of an epoch that keeps it."""
+    program = program_on(Devices())
+    write_record(tmp_path, program)
+    folders = tmp_path, written / "recorded"
+    alone, both = (load_arrays(path / "reductions" / "epoch-0001.safetensors")[0] for path in folders)
+    assert alone.keys() == both.keys()
+    assert all(np.array_equal(alone[name], both[name]) for name in alone)
+    lines = [json.loads((path / "reductions.jsonl").read_text()) for path in folders]
+    sums = [line.pop("predicted") for line in lines]  # in another order
+    assert np.isclose(*sums, rtol=1e-6)
+    assert lines[0] == lines[1]
+    paused = load_state(RunFolder(written).checkpoint, program.shape_of_one(), MIDDLE).pause
+    assert paused is not None
+    assert paused.record is not None
+    record = record_on(Devices())
+    assert np.array_equal(paused.record.delta_f[: record.delta_f.size], record.delta_f[0])
+    assert np.array_equal(paused.record.mask, record.mask[0])
 
 
 def test_three_hosts_read_their_own_of_what_two_wrote(written):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -164,6 +165,20 @@ class Devices:
 
         return jax.tree.map(whole, tree)
 
+    def on_first_host(self, tree: Any) -> Any:
+        """Host arrays that the first host alone has whole: the others see one device's part of them at a time, and are
+        given None. All take part."""
+        return jax.tree.map(lambda leaf: self._collected(leaf) if self.is_spread(leaf) else jax.device_get(leaf), tree)
+
+    def _collected(self, leaf: jax.Array) -> np.ndarray | None:
+        assert self.mesh is not None
+        part_of, found = _part_of(self.mesh), []
+        for number in range(self.count):
+            part = part_of(leaf, number)
+            if is_first_host():
+                found.append(np.asarray(part))
+        return np.concatenate(found, axis=-1) if found else None
+
     def is_spread(self, leaf: Any) -> bool:
         """Whether no host has an array whole."""
         return isinstance(leaf, jax.Array) and not (leaf.is_fully_replicated or leaf.is_fully_addressable)
@@ -198,6 +213,23 @@ class Devices:
     def _sharding(self, *axes: str | None) -> NamedSharding:
         assert self.mesh is not None
         return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+
+@cache
+def _part_of(mesh: Mesh) -> Callable[[jax.Array, int], jax.Array]:
+    """A program that gives every device the part of a vector, spread along its last axis, that one of them has."""
+
+    def part(own: jax.Array, number: jax.Array) -> jax.Array:
+        bits = own.view(f"uint{8 * own.dtype.itemsize}")  # which a sum with zeros leaves as they are
+        return jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == number, bits, 0), AXIS).view(own.dtype)
+
+    def of_device(leaf: jax.Array, number: jax.Array) -> jax.Array:
+        where = PartitionSpec(*[None] * (leaf.ndim - 1), AXIS)
+        return jax.shard_map(part, mesh=mesh, in_specs=(where, PartitionSpec()), out_specs=PartitionSpec())(
+            leaf, number
+        )
+
+    return jax.jit(of_device)
 
 
 def _averaged(tree: Any) -> Any:

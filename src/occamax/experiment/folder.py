@@ -241,7 +241,8 @@ class RunFolder:
         """One line of counts, thresholds and histograms, and a file with the mask and the ΔF (in half precision, for
         its size) of the weights that were still there. `before` is the mask before the reduction, `epoch` the epoch
         that follows it, counted from 1; `undone` where the network did not recover from it and it was taken back."""
-        mask, delta_f = np.asarray(record.mask), np.asarray(record.delta_f)
+        mask = np.asarray(record.mask)
+        delta_f = np.asarray(record.delta_f)[: mask.size]  # that of spread vectors is filled up
         layers = []
         for i, (start, stop) in enumerate(layout.bounds):
             alive, kept = before[start:stop], mask[start:stop]

@@ -70,7 +70,7 @@ class Program:
             steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)
             for steps in set(self.chunks)
         }
-        self.reduce: Callable[[State, Array, Batch], tuple[State, Record]] = self.compile(
+        self.reduce: Callable[[State, Array, Batch | None], tuple[State, Record]] = self.compile(
             self._reduction, 2, donate=True
         )
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self.compile(self._evaluation, 3)
@@ -80,10 +80,15 @@ class Program:
         self._quietened: Callable[[State, Array], State] = self.compile(self._with_noise, 0, own=2)
         self._kl_weight: Callable[[Array, Array, Array], Array] = self.compile(self._kl_weight_of, 0, own=3)
 
-    def _reduction(self, state: State, progress: Array, examples: Batch) -> tuple[State, Record]:
+    def _reduction(self, state: State, progress: Array, examples: Batch | None) -> tuple[State, Record]:
         how, trained = self.method.reduction, self.task.held_out.trained
         assert how is not None
-        return reduce(self.model, state, how, progress, self.task.units, examples, trained, self.devices.over_examples)
+        share = self.devices.over_examples
+        state, record = reduce(self.model, state, how, progress, self.task.units, examples, trained, share)
+        if self.devices.shard_weights:  # as long as the vectors that are spread, so that it is spread too
+            rest = self.model.latent_count - record.delta_f.size
+            record = record._replace(delta_f=jnp.pad(record.delta_f, (0, rest)))
+        return state, record
 
     def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
         def ask(about: tuple[State, Array], inputs: Array, targets: Array) -> Predictive:

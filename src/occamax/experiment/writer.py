@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array
 
@@ -58,7 +57,7 @@ class Writer:
         is_due = must_save or is_last or SHARE * (began - self.saved) >= self.cost
         is_due = self.devices.agree(is_due)
         # before the next epoch donates them
-        record = jax.device_get(self.devices.gather(epoch.record))
+        record = self.devices.on_first_host(epoch.record)
         content = self._content(state_leaves(epoch.state)) if is_due else None
         if is_first_host():
             self.pending = self.pool.submit(self._write, epoch, content, record, began)
@@ -79,8 +78,7 @@ class Writer:
         """A checkpoint in the middle of the epoch after `epoch` whole ones."""
         self._wait()
         steps = pause.info.neg_elbo.shape[-1]
-        leaves = pause_leaves(pause._replace(record=self.devices.gather(pause.record)))
-        self._save(self._content(leaves), Place(epoch, steps, self.rate_factor), None)
+        self._save(self._content(pause_leaves(pause)), Place(epoch, steps, self.rate_factor), None)
 
     def _content(self, leaves: Mapping[str, Any]) -> Content:
         """All hosts take part, where there are several. What no host has whole is written here, by each its part."""

@@ -17,6 +17,7 @@ from ..errors import ArgumentError
 from ..inference.schedules import passed
 from ..structure.layout import PRODUCTS, Block, Layout
 from .counting import share_of
+from .ranking import lowest
 
 
 class Beliefs(NamedTuple):
@@ -354,14 +355,3 @@ def _drop_lowest(score: Array, count: Int[Array, ""]) -> tuple[Array, Array]:
     """Keeps all but the `count` lowest; also the lowest score kept."""
     drop = lowest(score, count)
     return ~drop, jnp.min(jnp.where(drop, jnp.inf, score))
-
-
-def lowest(score: Float[Array, "n"], count: Int[Array, ""]) -> Bool[Array, "n"]:
-    """The `count` lowest scores, ties in the order of the vector."""
-    return ranks(score) < count
-
-
-def ranks(score: Float[Array, "n"]) -> Int[Array, "n"]:
-    """The place of each score in their order, ties in the order of the vector."""
-    order = jnp.argsort(score, stable=True)
-    return jnp.zeros_like(order).at[order].set(jnp.arange(score.size, dtype=order.dtype))

@@ -9,18 +9,19 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..structure.units import Units
 from .costs import UnitCost, Weights
-from .criteria import Beliefs, lowest, ranks
+from .criteria import Beliefs
+from .ranking import lowest
 
 LEAST_COST = 1e-6  # of a unit that costs nothing, so that it can be divided by
 
 
 class Proposal(NamedTuple):
-    """Items that should go, weights or units, and which would go first. `marks` names the weights that are gone when
-    some items go; those that it names for no item are gone already. For each item that goes the bound may lose its
-    `price`."""
+    """Items that should go, weights or units, and which would go first: those with the lowest `score`, which is
+    infinite for what should stay. `marks` names the weights that are gone when some items go; those that it names for
+    no item are gone already. For each item that goes the bound may lose its `price`."""
 
     wanted: Bool[Array, "items"]
-    rank: Int[Array, "items"]  # the wanted come first
+    score: Float[Array, "items"]
     marks: Callable[[Bool[Array, "items"]], Bool[Array, "weights"]]
     price: Float[Array, "items"] | float
 
@@ -30,7 +31,7 @@ class Proposal(NamedTuple):
 
     def first(self, count: Int[Array, ""]) -> Bool[Array, "items"]:
         """So many of the wanted items, in their order."""
-        return self.wanted & (self.rank < count)
+        return self.wanted & lowest(self.score, count)
 
     def weights(self, count: Int[Array, ""]) -> Bool[Array, "weights"]:
         """The weights that are gone when so many items go."""
@@ -43,8 +44,8 @@ class Proposal(NamedTuple):
 
 def of_weights(wanted: Bool[Array, "weights"], beliefs: Beliefs, most: Int[Array, ""] | None = None) -> Proposal:
     """Single weights, the largest ΔF first, `most` of them at most. They may cost nothing."""
-    rank = ranks(jnp.where(wanted, -beliefs.delta_f, jnp.inf))
-    return Proposal(wanted if most is None else wanted & (rank < most), rank, lambda chosen: chosen, 0.0)
+    score = jnp.where(wanted, -beliefs.delta_f, jnp.inf)
+    return Proposal(wanted if most is None else wanted & lowest(score, most), score, lambda chosen: chosen, 0.0)
 
 
 def of_units(
@@ -71,7 +72,7 @@ def of_units(
             vector = kind.mark(vector, flags)
         return vector & alive
 
-    return Proposal(wanted, ranks(jnp.where(wanted, -gain, jnp.inf)), marks, price * costs)
+    return Proposal(wanted, jnp.where(wanted, -gain, jnp.inf), marks, price * costs)
 
 
 def idle(

@@ -108,9 +108,10 @@ class Reduction:
 class Record(NamedTuple):
     """What one reduction did. Where nothing was measured, the nats are not numbers.
 
-    **mask** (weights,), True keeps; **delta_f** of each weight before the reduction, 0 for those removed earlier; by
-    layer the **threshold** and how many weights were **removed** in this reduction and are **remaining**; **proposed**
-    so many weights, of which the removed are a part; **predicted** nats: ΔF of what was removed, summed;
+    **mask** (weights,), True keeps; **delta_f** of each weight before the reduction, 0 for those removed earlier (with
+    `shard_weights` spread over the devices, and filled up with zeros to where it can be); by layer the **threshold**
+    and how many weights were **removed** in this reduction and are **remaining**; **proposed** so many weights, of
+    which the removed are a part; **predicted** nats: ΔF of what was removed, summed;
     **expected_nll** and **divergence**, by how many nats they grew, over the data set, every datum counted once;
     **data_count** how often a datum counts in the bound that ΔF is of; **allowed** nats that this bound may fall by:
     the price of the units that went.
