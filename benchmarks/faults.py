@@ -2041,10 +2041,98 @@ SUITED = [
     ),
 ]
 
+ENSEMBLES = [
+    *_of(
+        "evaluation/predictive.py",
+        (
+            "an average of logarithms",
+            "jax.nn.logsumexp(each.log_likelihood, axis=0) - jnp.log(jnp.float32(len(found)))",
+            "jnp.mean(each.log_likelihood, axis=0)",
+            "experiment/test_ensemble.py::test_the_answer_is_the_average",
+        ),
+        (
+            "a sum of likelihoods",
+            " - jnp.log(jnp.float32(len(found)))",
+            "",
+            "experiment/test_ensemble.py::test_the_answer_is_the_average",
+        ),
+    ),
+    *_of(
+        "fitting/ensembles.py",
+        (
+            "members have no common temperature",
+            "return [_with_outputs_divided(member, self.temperature) for member in self.members]",
+            "return list(self.members)",
+            "experiment/test_ensemble.py::test_the_divided_outputs_are_what_is_averaged",
+        ),
+        (
+            "the means have the temperature of draws",
+            "temperature=best[0], mean_temperature=best[1]",
+            "temperature=best[0], mean_temperature=best[0]",
+            "experiment/test_ensemble.py::test_one_temperature_makes_what_all_held_out_likeliest",
+        ),
+        (
+            "the temperature is from what was trained on",
+            "places = calibration.held_out(len(found)).places",
+            "places = calibration.held_out(len(found)).places - 1",
+            "experiment/test_ensemble.py::test_one_temperature_makes_what_all_held_out_likeliest",
+        ),
+        (
+            "every member has all draws",
+            "return -(-checked_draws(num_samples) // len(self.members))",
+            "return checked_draws(num_samples)",
+            "experiment/test_ensemble.py::test_the_answer_is_the_average",
+        ),
+        (
+            "the file of an ensemble has no temperature",
+            "hot = None if self.mean_temperature == 1.0 else self.mean_temperature",
+            "hot = None",
+            "experiment/test_ensemble.py::test_one_file_answers_with_the_average_of_the_mean_networks",
+        ),
+    ),
+    *_of(
+        "export/source.py",
+        (
+            "a file of several has the first alone",
+            "each = (Traced(source, program), *source.others)",
+            "each = (Traced(source, program),)",
+            "experiment/test_ensemble.py::test_one_file_answers_with_the_average_of_the_mean_networks",
+        ),
+    ),
+    *_of(
+        "export/moving.py",
+        (
+            "what is left for a size stays where it was",
+            "        now = judge.moved(without(now, gone))",
+            "        now = without(now, gone)",
+            "export/test_bytes.py::test_what_is_left_says_more_of_what_the_network_said",
+        ),
+        (
+            "the worst of what fits is kept",
+            "nats, best, found = min(judged, key",
+            "nats, best, found = max(judged, key",
+            "export/test_bytes.py::test_what_is_left_says_more_of_what_the_network_said",
+        ),
+        (
+            "a ruined network is not refused",
+            "    if loss > may_lose:",
+            "    if loss > 1e3 * may_lose:",
+            "export/test_bytes.py::test_what_would_ruin_it_is_refused",
+        ),
+        (
+            "the loss for a size is not of the rounded network",
+            "judge.nats(replace(one, rounded=own.weights))",
+            "judge.nats(one)",
+            "export/test_bytes.py::test_the_loss_is_that_of_the_rounded_network_on_other_examples",
+        ),
+    ),
+]
+
 FAULTS = [
     *(*OBJECTIVE, *MODEL, *POSTERIORS, *PRIORS, *ESTIMATORS, *OPTIMISERS, *SCHEDULES, *DELTA_F, *CRITERIA, *REDUCE),
     *(*LAYOUT, *COMPACTION, *EVALUATION, *DROPOUT, *LOOP, *DATA, *STORAGE, *EXPORT, *TEXT, *INTEROP, *TRAINED),
     *SUITED,
+    *ENSEMBLES,
     *COUNTING,
     *(fault for file, rows in REPORT.items() for fault in _of(file, *rows)),
 ]

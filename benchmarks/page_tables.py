@@ -385,8 +385,9 @@ def opponents_together(folder: Path) -> str:
         if "bmr" not in lines:
             continue
         ours, tuned = lines["bmr"], next(line for name, line in lines.items() if name.startswith("tuned: "))
-        shown = [[trials.short(line["ensemble"][name]) for name in ("accuracy", "nll", "ece")] for line in (ours, tuned)]
-        if ours["ensemble"]["nll"] < tuned["ensemble"]["nll"]:
+        figures = [line["ensemble"] for line in (ours, tuned)]
+        shown = [[trials.short(own[name]) for name in ("accuracy", "nll", "ece")] for own in figures]
+        if figures[0]["nll"] < figures[1]["nll"]:
             shown[0][1] = f"**{shown[0][1]}**"
         left = f"{ours['seeds'] * (1 - ours['sparsity']):.0%}"
         both = [" / ".join(one) for one in shown]
