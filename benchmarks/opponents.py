@@ -18,6 +18,7 @@ import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import rivals
@@ -83,6 +84,26 @@ class OutOfTimeError(Exception):
     """The minutes asked for are over."""
 
 
+class Seen(NamedTuple):
+    """One seed: its figures, those of its best epoch where it is plain, its probabilities on the test set, the fit, and
+    the states that were averaged where it is not its last."""
+
+    last: dict
+    early: dict | None
+    said: np.ndarray
+    fitted: ox.Fit
+    states: list
+
+
+def together(dataset: ox.Dataset, seen: list[Seen]) -> dict[str, float]:
+    """The figures of all seeds as one, with one temperature for all from what they held out."""
+    states = [state for one in seen for state in one.states]
+    if states:
+        return rivals.figures(rivals.together(seen[0].fitted, dataset, states), np.asarray(dataset.test.targets))
+    found = ox.ensemble([one.fitted for one in seen], dataset).figures
+    return {name: round(found[name], 5) for name in SHOWN}
+
+
 class Study:
     def __init__(self, options: argparse.Namespace):
         self.options, self.began = options, time.perf_counter()
@@ -106,26 +127,20 @@ class Study:
             raise OutOfTimeError
         dataset = ox.load_data(o.data, o.data_dir)
         dataset = dataset if stage == "test" else dataset.hold_out(min(10_000, len(dataset.train) // 5))
-        began, each, early, said, settings = time.perf_counter(), [], [], [], None
-        for seed in range(seeds):  # one at a time: several convolutions at once are slow on a GPU
-            found = self.trained(dataset, method, seed, how)
-            each.append(found[0])
-            early.append(found[1])
-            said.append(found[2])
-            settings = found[3].as_data()
+        began = time.perf_counter()
+        # one at a time: several convolutions at once are slow on a GPU
+        seen = [self.trained(dataset, method, seed, how) for seed in range(seeds)]
+        each, said = [one.last for one in seen], np.mean([one.said for one in seen], axis=0)
         mean = {k: round(float(np.mean([one[k] for one in each])), 4) for k in each[0]}
         return self.keep({
             **key, **mean, "each": {k: [one[k] for one in each] for k in each[0]}, "seeds": seeds, "how": how,
-            "early": early[0], "ensemble": rivals.figures(np.mean(said, axis=0), np.asarray(dataset.test.targets)),
-            "seconds": round(time.perf_counter() - began), "settings": settings,
+            "early": seen[0].early, "ensemble": rivals.figures(said, np.asarray(dataset.test.targets)),
+            **({"together": together(dataset, seen)} if seeds > 1 else {}),
+            "seconds": round(time.perf_counter() - began), "settings": seen[0].fitted.method.as_data(),
             "command": trials.command(), **environment(),
         })  # fmt: skip
 
-    def trained(
-        self, dataset: ox.Dataset, method: Method, seed: int, how: str
-    ) -> tuple[dict, dict | None, np.ndarray, Method]:
-        """One seed: its figures, those of its best epoch where it is plain, its probabilities, and the method as it
-        suits the network."""
+    def trained(self, dataset: ox.Dataset, method: Method, seed: int, how: str) -> Seen:
         o, labels = self.options, np.asarray(dataset.test.targets)
         is_plain = not method.posterior.has_deviations
         seen = rivals.Snapshots(o.epochs)
@@ -136,15 +151,16 @@ class Study:
         )  # fmt: skip
         last = {k: round(fitted.history[-1][k], 5) for k in (*trials.FIGURES, "neg_elbo")}
         if not is_plain or seen.best is None:
-            return last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64), fitted.method
+            return Seen(last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64), fitted, [])
         stopped = rivals.together(fitted, dataset, [seen.best[2]])
         early = rivals.figures(stopped, labels)
         if how == "early":
-            return {**last, **early}, early, stopped, fitted.method
+            return Seen({**last, **early}, early, stopped, fitted, [seen.best[2]])
         if how == "swag" and seen.late:
-            said = rivals.together(fitted, dataset, rivals.swag_draws(seen.late, SWAG_DRAWS, seed))
-            return {**last, **rivals.figures(said, labels)}, early, said, fitted.method
-        return last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64), fitted.method
+            draws = rivals.swag_draws(seen.late, SWAG_DRAWS, seed)
+            said = rivals.together(fitted, dataset, draws)
+            return Seen({**last, **rivals.figures(said, labels)}, early, said, fitted, draws)
+        return Seen(last, early, np.asarray(fitted.predict(dataset.test.inputs, 1), np.float64), fitted, [])
 
     def is_normalised(self) -> bool:
         """Whether the network normalises its activations."""
@@ -186,8 +202,10 @@ def table(path: Path) -> str:
             cells = [trials.figure(line, name) for name in (*SHOWN, "sparsity")]
             rows.append([line["data"], line["network"], line["name"], *cells, str(line["seeds"])])
             if line["seeds"] == MEMBERS:
-                cells = [trials.short(line["ensemble"][name]) for name in SHOWN]
-                rows.append([line["data"], line["network"], f"{MEMBERS} of those, averaged", *cells, "0", "1"])
+                for name, how in (("ensemble", "averaged"), ("together", "averaged, with one temperature")):
+                    if name in line:
+                        cells = [trials.short(line[name][figure]) for figure in SHOWN]
+                        rows.append([line["data"], line["network"], f"{MEMBERS} of those, {how}", *cells, "0", "1"])
     return trials.markdown(["data", "network", "method", "accuracy", "NLL", "ECE", "pruned", "seeds"], rows)
 
 

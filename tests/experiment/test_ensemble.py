@@ -17,6 +17,7 @@ from occamax.evaluation import outputs_of_draws, outputs_of_mean
 from occamax.evaluation.metrics import calibration_error
 from occamax.experiment.program import believed
 from occamax.export.predictor import open_export
+from occamax.fitting.fitted import evaluated
 from occamax.inference.training import EVALUATION_STREAM
 
 from ..tolerances import SINGLE
@@ -56,8 +57,10 @@ def test_the_answer_is_the_average(fits):
     assert np.allclose(found.expected_entropy, np.mean([one.expected_entropy for one in each], 0), atol=SINGLE)
     assert np.allclose(plain.predict(inputs, 10), found.expectation, atol=SINGLE)  # ten draws of three are four each
     figures = plain.evaluate((inputs, targets), num_samples=12)
-    alone = [fitted.evaluate((inputs, targets), num_samples=4) for fitted in fits]
-    assert figures["nll"] < np.mean([one["nll"] for one in alone])  # by Jensen's inequality, whatever the networks
+    alone = [evaluated(one.model, one.state, jnp.asarray(inputs), jnp.asarray(targets), 4) for one in fits]
+    likelihood = np.mean([np.exp(np.asarray(one.log_likelihood)) for one in alone], 0)
+    assert figures["nll"] == pytest.approx(-np.log(likelihood).mean(), rel=1e-5)
+    assert figures["nll"] < -np.mean([one.log_likelihood for one in alone])  # by Jensen's inequality
     assert figures["sparsity"] == pytest.approx(np.mean([fitted.sparsity for fitted in fits]))
     assert plain.weights == sum(int(fitted.state.mask.sum()) for fitted in fits)
     assert figures["share"] == plain.share == plain.weights / fits[0].model.layout.size
@@ -118,8 +121,6 @@ def test_its_figures_are_of_the_test_set(three):
 
 
 def _probabilities(three):
-    from occamax.fitting.fitted import evaluated
-
     test = jnp.asarray(dataset().test.inputs), jnp.asarray(dataset().test.targets)
     hot = [sharpened(one, 1 / three.temperature) for one in three.members]
     return np.mean([np.asarray(evaluated(one.model, one.state, *test, 1).expectation) for one in hot], 0)
