@@ -3,9 +3,9 @@ curvature that `ox.prune` measures by itself, and magnitudes.
 
     python benchmarks/torch_posteriors.py --out results/torch_posteriors.jsonl
 
-An MLP in PyTorch is trained on the embedded images but 500, which set the temperature, by IVON or by AdamW (whose posterior
-is laplace-torch's diagonal Gauss–Newton one, by BackPACK). Each line has the test figures at one sparsity in one order, and the accuracy of the
-module that came back, in PyTorch. Needs occamax[torch], ivon-opt and laplace-torch.
+An MLP in PyTorch is trained on the embedded images but 500, which set the temperature, by IVON or by AdamW (whose
+posterior is laplace-torch's diagonal Gauss–Newton one, by BackPACK). Each line has the test figures at one sparsity in
+one order, and the accuracy of the module that came back, in PyTorch. Needs occamax[torch], ivon-opt and laplace-torch.
 """
 
 import argparse
