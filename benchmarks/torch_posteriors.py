@@ -11,7 +11,6 @@ one order, and the accuracy of the module that came back, in PyTorch. Needs occa
 import argparse
 import importlib.metadata
 import json
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,8 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> None:
     apart, images, labels = (images[:APART], labels[:APART]), images[APART:], labels[APART:]
     torch.manual_seed(seed)
     pairs = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels).long())
-    module, began = mlp(), time.perf_counter()
+    module = mlp()
     moments = WAYS[way](module, DataLoader(pairs, 100, shuffle=True), options.epochs)
-    seconds = round(time.perf_counter() - began, 1)
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     base = {"data": "fashion_mini", "network": "mlp", "way": way, "seed": seed, "epochs": options.epochs}
     asked = torch.from_numpy(held), torch.from_numpy(right)
@@ -118,8 +116,8 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> None:
         small = ox.prune(network, (images, labels), share, held_out=apart, test=(held, right), **given)
         told = {own: round(float(small.summary[own]), 4) for own in FIGURES}
         told["accuracy_torch"] = round(accuracy(small.to_torch(), *asked), 4)
-        told |= {"trained_seconds": seconds, "settings": small.config.settings}
-        found.append({"sparsity": share, "order": name, "repair": repair is not None, **told})
+        names = {"sparsity": share, "order": name, "repair": repair is not None}
+        found.append({**names, **told, "settings": small.config.settings})
     for line in found:
         print(json.dumps({**base, **{own: value for own, value in line.items() if own != "settings"}}), flush=True)
         own = environment()
@@ -130,6 +128,7 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     chosen = parser().parse_args()
     warnings.filterwarnings("ignore", message="start: the deviations handed in hardly differ")  # the table shows it
+    torch.set_num_threads(1)  # two that wait for each other are slower where other work runs
     for each in range(chosen.seeds):
         for name in WAYS:
             measure(name, each, chosen)

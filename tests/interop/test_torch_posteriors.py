@@ -1,4 +1,10 @@
-"""What IVON and laplace-torch find stands at its own weights here, whatever the order in which a module names them."""
+"""What IVON and laplace-torch find stands at its own weights here, whatever the order in which a module names them.
+The lines are those of docs/start/pytorch.md."""
+
+import functools
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,6 +22,7 @@ from .torch_zoo import NETWORKS, make  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 DRAWS = 600
+PAGE = (Path(__file__).parents[2] / "docs/start/pytorch.md").read_text()
 
 
 class Backwards(torch.nn.Module):
@@ -78,7 +85,20 @@ def test_the_order_of_use_may_be_another():
     assert not np.array_equal(in_our_order(network, np.asarray(x[0]), numbers)[0], numbers)
 
 
-def test_the_posterior_of_ivon_prunes_and_starts(tmp_path):
+def run(number, **names):
+    """A block of the page as it stands, but short."""
+    code = re.findall(r"```python\n(.*?)```", PAGE.split("## Posteriors of IVON")[1].split("\n## ")[0], re.DOTALL)[
+        number
+    ]
+    budget = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "num_samples": 2}
+    ours = SimpleNamespace(Moments=ox.Moments, Trained=ox.Trained, from_torch=ox.from_torch)
+    ours.prune, ours.fit = functools.partial(ox.prune, tolerance=None), functools.partial(ox.fit, **budget)
+    names |= {"ox": ours}
+    exec(code, names)
+    return names
+
+
+def test_the_posterior_of_ivon_prunes_and_starts():
     ivon = pytest.importorskip("ivon", reason="ivon-opt is not installed: make test-torch")
     module, x, y = problem()
     optimizer = ivon.IVON(module.parameters(), lr=0.1, ess=60, beta2=0.9, hess_init=0.5, weight_decay=0.01)
@@ -87,15 +107,10 @@ def test_the_posterior_of_ivon_prunes_and_starts(tmp_path):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(module(x), y).backward()
         optimizer.step()
-    (group,) = optimizer.param_groups
-    std = (group["ess"] * (group["hess"] + group["weight_decay"])).rsqrt()
-    network = ox.from_torch(module, x[0])
-    moments, data = ox.Moments(std=std), (x.numpy(), y.numpy())
-    small = ox.prune(network, data, 0.5, curvature=moments, tolerance=None)
-    assert small.sparsity == pytest.approx(0.5, abs=0.02)
-    assert int((small.to_torch().body.weight == 0).sum()) + int((small.to_torch().body.bias == 0).sum()) == 15
-    budget = {"epochs": 1, "steps_per_epoch": 2, "batch_size": 8, "num_samples": 2}
-    assert ox.fit(network, data, start=ox.Trained(curvature=moments), **budget).to_torch() is not module
+    found = run(0, module=module, optimizer=optimizer, images=x.numpy(), labels=y.numpy())
+    body = found["small"].to_torch().body
+    assert int((body.weight == 0).sum()) + int((body.bias == 0).sum()) == 15
+    assert found["fitted"].sparsity == pytest.approx(0.8, abs=0.05)
 
     def draw():
         with optimizer.sampled_params():
@@ -103,7 +118,7 @@ def test_the_posterior_of_ivon_prunes_and_starts(tmp_path):
         drawn.load_state_dict(kept)
 
     kept, drawn = {}, Backwards()
-    assert is_spread(drawn, network, np.asarray(x[0]), std, draw)
+    assert is_spread(drawn, found["network"], np.asarray(x[0]), found["posterior"].std, draw)
 
 
 def test_the_posterior_of_laplace_torch_prunes():
@@ -114,13 +129,11 @@ def test_the_posterior_of_laplace_torch_prunes():
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(module(x), y).backward()
         optimizer.step()
-    found = laplace.Laplace(module, "classification", subset_of_weights="all", hessian_structure="diag")
-    found.fit(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), 20))
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), 20)
+    found = run(1, module=module, loader=loader, Laplace=laplace.Laplace)
     network = ox.from_torch(module, x[0])
-    moments = ox.Moments(precision=found.posterior_precision)
-    small = ox.prune(network, (x.numpy(), y.numpy()), 0.5, curvature=moments, tolerance=None)
+    small = ox.prune(network, (x.numpy(), y.numpy()), 0.5, curvature=found["posterior"], tolerance=None)
     assert small.sparsity == pytest.approx(0.5, abs=0.02)
-    drawn = Backwards()
-    draws = iter(found.sample(DRAWS))
+    drawn, draws = Backwards(), iter(found["la"].sample(DRAWS))
     draw = lambda: torch.nn.utils.vector_to_parameters(next(draws), drawn.parameters())  # noqa: E731
-    assert is_spread(drawn, network, np.asarray(x[0]), found.posterior_precision.rsqrt(), draw)
+    assert is_spread(drawn, network, np.asarray(x[0]), found["posterior"].precision.rsqrt(), draw)
