@@ -53,6 +53,20 @@ def adapter_steps(lines: list[Line]) -> str:
     return trials.markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows)
 
 
+def torch_posteriors(lines: list[Line]) -> str:
+    """One-shot pruning by posteriors of PyTorch (`torch_posteriors.py`, which needs PyTorch), ± over seeds."""
+    places: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        places.setdefault(tuple(line[name] for name in ("way", "sparsity", "order", "repair")), []).append(line)
+    rows = []
+    for (way, share, order, repair), own in places.items():
+        each = {name: [line[name] for line in own] for name in ("accuracy", "nll")}
+        mean = {name: float(np.mean(values)) for name, values in each.items()}
+        asked = [f"{share:.0%}", order, "yes" if repair else "no"] if share else ["0", "–", "–"]
+        rows.append([way, *asked, *(trials.figure({**mean, "each": each}, name) for name in each)])
+    return trials.markdown(["posterior", "gone", "order", "repair", "accuracy", "nll"], rows)
+
+
 def few_examples(path: Path) -> str:
     """`bmr` beside plain training of the lowest NLL, by how many examples there are to learn from."""
     places: dict[tuple[str, int], list[Line]] = {}
@@ -403,6 +417,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
     "adapters": lambda path: adapter_steps(trials.lines_of(path)),
+    "torch-posteriors": lambda path: torch_posteriors(trials.lines_of(path)),
     "few-examples": few_examples,
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),
