@@ -58,7 +58,7 @@ $(BIN)/python:
 # +cpu never matches a CUDA build. Where the package index has none, PyTorch's own has: PIP_EXTRA_INDEX_URL names it.
 .venv/ready-for-others: pyproject.toml .venv/ready-to-test
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0+cpu" torchax==0.0.14.dev20261026
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check laplace-torch ivon-opt
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0+cpu" laplace-torch ivon-opt
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[flax,haiku]"
 	touch $@
 

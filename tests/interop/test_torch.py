@@ -128,7 +128,7 @@ def test_dropout_follows_the_key_and_is_off_in_prediction():
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_torch_goes_on_training_what_came_back(name):
-    """Also a torch that was built for the CPU, to which torchax is an accelerator that it cannot ask for anything."""
+    """Also torch 2.15, whose Adam asks the accelerator that torchax says there is for a stream."""
     module, example = make("linear")
     back = ox.to_torch(ox.from_torch(module, example))
     optimizer = getattr(torch.optim, name)(back.parameters(), lr=0.1)
