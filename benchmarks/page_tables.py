@@ -55,16 +55,24 @@ def adapter_steps(lines: list[Line]) -> str:
 
 def torch_posteriors(lines: list[Line]) -> str:
     """One-shot pruning by posteriors of PyTorch (`torch_posteriors.py`, which needs PyTorch), ± over seeds."""
-    places: dict[tuple[Any, ...], list[Line]] = {}
+    orders = ("its own", "Gauss–Newton", "magnitude")
+    places: dict[tuple[Any, ...], dict[str, list[Line]]] = {}
     for line in lines:
-        places.setdefault(tuple(line[name] for name in ("way", "sparsity", "order", "repair")), []).append(line)
+        place = places.setdefault((line["way"], line["sparsity"], line["repair"]), {})
+        place.setdefault(line["order"], []).append(line)
     rows = []
-    for (way, share, order, repair), own in places.items():
-        each = {name: [line[name] for line in own] for name in ("accuracy", "nll")}
-        mean = {name: float(np.mean(values)) for name, values in each.items()}
-        asked = [f"{share:.0%}", order, "yes" if repair else "no"] if share else ["0", "–", "–"]
-        rows.append([way, *asked, *(trials.figure({**mean, "each": each}, name) for name in each)])
-    return trials.markdown(["posterior", "gone", "order", "repair", "accuracy", "nll"], rows)
+    for (way, share, repair), own in places.items():
+        cells = [_over_seeds(own[order]) if order in own and share else "–" for order in orders]
+        dense = _over_seeds(own["magnitude"]) if not share else "–"
+        rows.append([way, f"{share:.0%}", "–" if not share else "yes" if repair else "no", dense, *cells])
+    return trials.markdown(["posterior", "gone", "repair", "dense", *(f"order: {order}" for order in orders)], rows)
+
+
+def _over_seeds(lines: list[Line]) -> str:
+    """Accuracy / NLL, ± over seeds that have a line each."""
+    each = {name: [line[name] for line in lines] for name in ("accuracy", "nll")}
+    mean = {name: float(np.mean(values)) for name, values in each.items()}
+    return " / ".join(trials.figure({**mean, "each": each}, name) for name in each)
 
 
 def few_examples(path: Path) -> str:

@@ -122,7 +122,10 @@ def test_the_posterior_of_ivon_prunes_and_starts():
 
 
 def test_the_posterior_of_laplace_torch_prunes():
-    laplace = pytest.importorskip("laplace", reason="laplace-torch is not installed: make test-torch")
+    try:
+        import laplace
+    except (ImportError, RuntimeError) as error:  # its torchvision may be built for another torch
+        pytest.skip(f"laplace-torch cannot be imported: {error}")
     module, x, y = problem()
     optimizer = torch.optim.Adam(module.parameters(), 0.05)
     for _ in range(40):

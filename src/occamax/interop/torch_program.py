@@ -20,8 +20,8 @@ from torchax.tensor import Environment  # pyright: ignore[reportMissingImports]
 
 from .adapted import Arrays, Mode, Program
 
-# torchax tells torch of an accelerator named jax that cannot be asked for its stream, as Adam of torch 2.15 does at each
-# step without a GPU (pytorch/xla#9730). Nothing of ours lies there, and a module that came back is to be trained further.
+# torchax tells torch of an accelerator named jax that cannot be asked for its stream, as Adam of torch 2.15 does where
+# there is no GPU (pytorch/xla#9730). Nothing of ours lies there, and what came back is to be trained further.
 device_module.is_available = lambda: False
 
 _AXES: ContextVar[Any] = ContextVar("the mapped axes that are the batch", default=None)
