@@ -11,7 +11,7 @@ run: .venv/ready-to-run
 test: .venv/ready-to-test
 	$(BIN)/python -m pytest
 
-# networks of other libraries; where this Python has no such build, its tests skip and say so
+# networks of other libraries, and posteriors of IVON and laplace-torch; where this Python has no such build, its tests skip and say so
 test-torch: .venv/ready-for-others
 	$(BIN)/python -m pytest tests/interop --ignore tests/interop/test_numpyro.py -rs
 
@@ -58,6 +58,7 @@ $(BIN)/python:
 # +cpu never matches a CUDA build. Where the package index has none, PyTorch's own has: PIP_EXTRA_INDEX_URL names it.
 .venv/ready-for-others: pyproject.toml .venv/ready-to-test
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0+cpu" torchax==0.0.14.dev20261026
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0+cpu" laplace-torch ivon-opt
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[flax,haiku]"
 	touch $@
 

@@ -54,6 +54,28 @@ def adapter_steps(lines: list[Line]) -> str:
     return trials.markdown(["network", "from PyTorch, ms a step", "Equinox, ms a step", "ratio"], rows)
 
 
+def torch_posteriors(lines: list[Line]) -> str:
+    """One-shot pruning by posteriors of PyTorch (`torch_posteriors.py`, which needs PyTorch), ± over seeds."""
+    orders = ("its own", "Gauss–Newton", "magnitude")
+    places: dict[tuple[Any, ...], dict[str, list[Line]]] = {}
+    for line in lines:
+        place = places.setdefault((line["way"], line["sparsity"], line["repair"]), {})
+        place.setdefault(line["order"], []).append(line)
+    rows = []
+    for (way, share, repair), own in places.items():
+        cells = [_over_seeds(own[order]) if order in own and share else "–" for order in orders]
+        dense = _over_seeds(own["magnitude"]) if not share else "–"
+        rows.append([way, f"{share:.0%}", "–" if not share else "yes" if repair else "no", dense, *cells])
+    return trials.markdown(["posterior", "gone", "repair", "dense", *(f"order: {order}" for order in orders)], rows)
+
+
+def _over_seeds(lines: list[Line]) -> str:
+    """Accuracy / NLL, ± over seeds that have a line each."""
+    each = {name: [line[name] for line in lines] for name in ("accuracy", "nll")}
+    mean = {name: float(np.mean(values)) for name, values in each.items()}
+    return " / ".join(trials.figure({**mean, "each": each}, name) for name in each)
+
+
 def few_examples(path: Path) -> str:
     """`bmr` beside plain training of the lowest NLL, by how many examples there are to learn from."""
     places: dict[tuple[str, int], list[Line]] = {}
@@ -427,6 +449,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "exports": lambda path: exports.table(trials.lines_of(path)),
     "bounds": bounds,
     "adapters": lambda path: adapter_steps(trials.lines_of(path)),
+    "torch-posteriors": lambda path: torch_posteriors(trials.lines_of(path)),
     "few-examples": few_examples,
     "levels": lambda path: levels.table(trials.lines_of(path)),
     "reductions": lambda path: reductions.counted(trials.lines_of(path)),

@@ -31,7 +31,7 @@ def test_only_the_pages_of_history_rest_on_history(page):
 
 # tables without the bound, and why; all others show methods
 WITHOUT_THE_BOUND = {
-    "of trained points, which have none": ("one-shot",),
+    "of trained points, which have none": ("one-shot", "torch-posteriors"),
     "of files, which are points; what a run of theirs had stands beside its figures where it was kept": (
         "exports-beside",
         "means",

@@ -29,6 +29,7 @@ WITHOUT_A_BOUND = {
     "exports-rounded.jsonl": "the same",
     "means.jsonl": "the same, of two of its runs; the third, of the quickstart at 7fc5988, was printed and not kept",
     "one_shot.jsonl": "a trained point, pruned without training",
+    "torch_posteriors.jsonl": "the same, trained in PyTorch",
 }
 FIGURES = ("accuracy", "each", "draws", "run")  # where a line has those of a network
 

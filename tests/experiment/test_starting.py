@@ -173,6 +173,14 @@ def test_a_run_and_a_file_are_read_by_names_and_shapes(tmp_path):
         starting.read_weights(tmp_path / "run", normed(4), wider)
 
 
+@pytest.mark.parametrize("shape", [(10,), (3, 3)], ids=["of the last layer", "a matrix"])
+def test_a_vector_of_another_size_is_refused(shape):
+    """Such as the posterior of the last layer, or a covariance."""
+    start = ox.Trained(curvature=ox.Moments(std=np.ones(shape, np.float32)))
+    with pytest.raises(ox.ArgumentError, match=r"start: std has shape \(.*\); one vector must hold .* be diagonal"):
+        first_state(start, ox.BMR())
+
+
 @pytest.mark.parametrize(
     ("network", "start", "says"),
     [

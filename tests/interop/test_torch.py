@@ -126,6 +126,17 @@ def test_dropout_follows_the_key_and_is_off_in_prediction():
     assert np.array_equal(whole, np.asarray(network(example)))
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_torch_goes_on_training_what_came_back(name):
+    """Also torch 2.15, whose Adam asks the accelerator that torchax says there is for a stream."""
+    module, example = make("linear")
+    back = ox.to_torch(ox.from_torch(module, example))
+    optimizer = getattr(torch.optim, name)(back.parameters(), lr=0.1)
+    back(torch.from_numpy(batch_like(example))).sum().backward()
+    optimizer.step()
+    assert not torch.equal(back[0].weight, module[0].weight)
+
+
 def test_what_needs_no_gradient_stays():
     module, example = make("linear")
     module[0].weight.requires_grad_(False)

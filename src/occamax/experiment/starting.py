@@ -38,8 +38,8 @@ SAME = 1.5  # deviations whose tenth and ninetieth percentile differ by less are
 class Moments:
     """What another program found: the **mean** of each weight (the network's own weights unless given), and either its
     **std** or its **precision**, prior included. Each is a tree like the network, arrays by the names of the network's
-    leaves, or one vector in the order of `Layout`. They are taken as they are, but no deviation is wider than the
-    prior's.
+    leaves, one vector in the order of `Layout`, or, of a network from PyTorch, one tensor in the order of the module's
+    `parameters()`. They are taken as they are, but no deviation is wider than the prior's.
 
     Raises:
         ArgumentError: neither or both of `std` and `precision`; from `fit`, numbers that are not of this network.

@@ -7,7 +7,6 @@ vector: what `ox.delta_f`, a criterion or a start takes.
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,9 +15,9 @@ from jaxtyping import Array, Float
 
 from ..errors import ArgumentError
 from ..structure.calling import read_network
-from ..structure.layout import Layout, named_leaves
+from ..structure.layout import Layout
 from ..structure.reading import read_layout
-from ..structure.vectors import vector_of
+from ..structure.vectors import plain, split, vector_of
 from .checks import example_shape
 
 BARE = (
@@ -44,16 +43,17 @@ def named_moments(
     network: Any,
     example: Any,
     *,
-    mean: Mapping[str, Any] | None = None,
-    var: Mapping[str, Any] | None = None,
-    precision: Mapping[str, Any] | None = None,
+    mean: Any = None,
+    var: Any = None,
+    precision: Any = None,
     is_curvature: bool = True,
 ) -> OrderedMoments:
     """The moments of an independent Gaussian posterior over the weights of a network.
 
     **network** any network of ours: of `ox.from_torch`, then names are those of its `state_dict`. **example** one
-    example of its input. **mean** by name; the present weights unless given. Either **var** or **precision** (of the
-    posterior: data and prior) by name: arrays of the parameters' shapes, or numbers.
+    example of its input. **mean**, the present weights unless given, and either **var** or **precision** (of the
+    posterior: data and prior) by name: arrays of the parameters' shapes, or numbers; or, of a network from PyTorch,
+    one tensor in the order of the module's `parameters()`.
     **is_curvature** False says that they are an optimiser's averages of squared gradients.
 
     Raises:
@@ -74,10 +74,10 @@ def named_moments(
     if (var is None) == (precision is None):
         raise ArgumentError("var, precision: one of both must be given, by parameter name")
     given, word = (var, "var") if precision is None else (precision, "precision")
-    spread = _in_order(found, layout, given, word)  # type: ignore[arg-type]
+    spread = jnp.asarray(vector_of(f"{word}: it", given, layout, found))
     if not bool(jnp.all(spread > 0)):
         raise ArgumentError(f"{word}: not all values are positive; add the prior's precision to the curvature")
-    center = layout.pack(found) if mean is None else _in_order(found, layout, mean, "mean")
+    center = layout.pack(found) if mean is None else jnp.asarray(vector_of("mean: it", mean, layout, found))
     warnings.warn(BARE if is_curvature else ADAM, stacklevel=2)
     return OrderedMoments(center, spread if precision is None else 1.0 / spread, layout)
 
@@ -94,22 +94,9 @@ def named_from_vector(module: Any, vector: Any) -> dict[str, np.ndarray]:
         >>> {name: array.shape for name, array in named.items()}
         {'weight': (2, 8), 'bias': (2,)}
     """
-    numbers = vector.detach().cpu().numpy() if hasattr(vector, "detach") else np.asarray(vector)
+    numbers = np.asarray(plain(vector))
     shapes = {name: tuple(tensor.shape) for name, tensor in module.named_parameters() if tensor.requires_grad}
     total = sum(map(math.prod, shapes.values()))
     if numbers.shape != (total,):
         raise ArgumentError(f"vector: shape {numbers.shape} given; the module has {total} trained parameters")
-    parts = np.split(numbers, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
-    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
-
-
-def _in_order(network: Any, layout: Layout, given: Mapping[str, Any], word: str) -> Float[Array, "weights"]:
-    """Arrays or tensors by name as one vector; one number stands for all of an array."""
-    shapes = {name: leaf.shape for leaf, name in zip(*named_leaves(network), strict=True) if hasattr(leaf, "shape")}
-
-    def array(name: str, value: Any) -> np.ndarray:
-        numbers = value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
-        return np.broadcast_to(numbers, shapes[name]) if numbers.shape == () and name in shapes else numbers
-
-    arrays = {name: array(name, value) for name, value in given.items()}
-    return jnp.asarray(vector_of(f"{word}: it", arrays, layout, network))
+    return split(numbers, shapes)

@@ -15,9 +15,14 @@ from jaxtyping import Array
 from torch.nn import functional  # pyright: ignore[reportMissingImports]
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportMissingImports]
 from torch.nn.utils import prune  # pyright: ignore[reportMissingImports]
+from torchax import device_module  # pyright: ignore[reportMissingImports]
 from torchax.tensor import Environment  # pyright: ignore[reportMissingImports]
 
 from .adapted import Arrays, Mode, Program
+
+# torchax tells torch of an accelerator named jax that cannot be asked for its stream, as Adam of torch 2.15 does where
+# there is no GPU (pytorch/xla#9730). Nothing of ours lies there, and what came back is to be trained further.
+device_module.is_available = lambda: False
 
 _AXES: ContextVar[Any] = ContextVar("the mapped axes that are the batch", default=None)
 
