@@ -84,7 +84,7 @@ def figures(fits: list, dataset: ox.Dataset) -> dict:
 def table(lines: list[dict]) -> str:
     """A row an ensemble: what one is alone, what all are together, and how much there is of them."""
     heads = ["data", "network", "method", "steps", "measured on", "networks", "weights, of one dense network's"]
-    heads += ["accuracy", "NLL", "ECE", "its floor", "alone: accuracy", "NLL", "ECE", trials.BOUND]
+    heads += ["accuracy", "NLL", "ECE", "its floor", "accuracy of one", "NLL of one", "ECE of one", trials.BOUND]
     rows = []
     for line in lines:
         code = " ".join(f"`{word}`" for word in (line["method"], *line["changes"]))

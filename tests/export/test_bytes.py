@@ -83,6 +83,16 @@ def test_what_would_ruin_it_is_refused(source, tmp_path):
     export_network(source, path, "safetensors", rounding=Rounding(max_bytes=limit, max_loss=1e6))
 
 
+def test_without_training_examples_the_test_set_tells(source, tmp_path):
+    """Nothing is moved by it; and what to do is said."""
+    path = tmp_path / "x.safetensors"
+    alone = replace(source, test=source.training[:2], training=None)
+    limit = size_of(alone, path) - 300
+    with pytest.raises(ExportError, match=r"--bytes: [\d,]+ would cost [\d.]+ nats a test example.*`training="):
+        export_network(alone, path, "safetensors", rounding=Rounding(max_bytes=limit))
+    export_network(alone, path, "safetensors", rounding=Rounding(max_bytes=limit, max_loss=1e6))
+
+
 def test_a_way_to_a_size_has_stages():
     found = moving._stages(moving.Rounded(np.zeros(1), 0.0, 8 * 1000.0, (), 0), 300)
     assert found == [750, 562, 421]

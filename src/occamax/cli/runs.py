@@ -26,7 +26,7 @@ def evaluate(
     figures = load_run(run, network, checkpoint).evaluate(num_samples=samples, data_dir=data_dir)
     table = Table("figure", "value", box=SIMPLE_HEAD)
     for name, text in figures_as_text(figures).items():
-        table.add_row(name, text)
+        table.add_row("weights, of one dense network's" if name == "share" else name, text)
     console = Console(highlight=False)
     console.print(str(run), soft_wrap=True)
     console.print(table)

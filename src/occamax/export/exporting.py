@@ -13,20 +13,17 @@ import numpy as np
 
 from ..errors import ExportError
 from ..storage import write_atomic
-from ..structure.compaction import Kept, compact, count, count_nonzero
+from ..structure.compaction import Kept, count, count_nonzero
 from ..structure.graph import Graph
-from .c_file import constants_of
-from .evidence import rounded
 from .hastening import Hastened, LatencyLimit, hastened
 from .instead import Instead, quantised, sizes_of
 from .measuring import Seconds, figures_of, in_parts, interleaved, on_all_cores
-from .moving import refitted
 from .posterior_file import pack
 from .predictor import FORMATS, HEADER, Predict, open_export
-from .rounding import Rounded, Rounding
+from .rounding import Rounding
+from .sized import bytes_of, of_rounding, refuse_ruin, rounded_source
 from .source import (
     Exportable,
-    arrays_in_file,
     arrays_of,
     as_if_unpruned,
     examples_of,
@@ -44,7 +41,6 @@ COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file sh
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
 TIMED_SECONDS = 0.6  # of calls in turn, for each batch size
 BATCHES = (1, 128)  # examples in a call that is timed
-FIGURES = 120  # bytes by which a file's own figures lengthen its card
 
 
 @dataclass(frozen=True)
@@ -104,8 +100,7 @@ def export_network(
     latency takes; or so many `draws` from the posterior. A file that does not say what the network says, or cannot be
     read back, is not written."""
     rounding = rounding or Rounding(bits=32)  # as they are
-    int8 = rounding.int8
-    _check_names(out, form, with_posterior, draws, int8, limit is not None)
+    _check_names(out, form, with_posterior, draws, rounding.int8, limit is not None)
     program = trace(source)
     exact = replace(source, card=named(source, program))
     exact = exact if draws is None else with_draws(exact, draws)
@@ -119,13 +114,14 @@ def export_network(
     with _temporary(form) as files:
         for file, graph in ((files[0], dense), (files[2], program.bind(as_if_unpruned(exact)))):
             write(file, graph, source.card, as_usual=True)
-        write(files[1], small, source.card, posterior, int8=int8)
-        if int8:
+        write(files[1], small, source.card, posterior, int8=rounding.int8)
+        if rounding.int8:
             write(files[3], small, source.card)
-        found = _measured(source, files, program, limit, int8)
-        found |= _of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
+        found = _measured(source, files, program, limit, rounding.int8)
+        found |= of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
+        refuse_ruin(exact, found, rounding)
         card = replace(source.card, figures=found["figures"])  # those of the file
-        write(files[1], small, card, posterior, int8=int8)
+        write(files[1], small, card, posterior, int8=rounding.int8)
         open_export(files[1], threads=1)  # what is kept can be read
         contents = [file.read_bytes() for file in files[:3]]
     _save(out, contents[1])
@@ -156,54 +152,6 @@ def _temporary(form: str) -> Iterator[list[Path]]:
             yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats", "int8")]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
-
-
-def rounded_source(
-    source: Exportable, program: Graph, rounding: Rounding, form: str, with_posterior: bool = False
-) -> tuple[Exportable, list[Rounded]]:
-    """The source with its weights as the file should hold them, and what each network lost by that. Of several, each
-    has an equal part of the bytes."""
-
-    def size_of(weights: np.ndarray) -> int:
-        small, _ = compact(program.bind(arrays_in_file(replace(source, others=(), rounded=weights))))
-        with TemporaryDirectory() as place:
-            file = Path(place) / f"small.{form}"
-            packed = pack(source.model, source.believed, program, weights) if with_posterior else None
-            write(file, small, source.card, packed, int8=rounding.int8)
-            return bytes_of(form, file.read_bytes()) + (0 if form == HEADER else FIGURES)
-
-    count = max(len(source.drawn), 1 + len(source.others))
-    part = rounding if rounding.max_bytes is None else replace(rounding, max_bytes=rounding.max_bytes // count)
-
-    def round_off(one: Exportable, rounding: Rounding, drawn: np.ndarray | None = None) -> Rounded | None:
-        return rounded(one.model, one.believed, one.kl_weight, rounding, form, size_of, drawn)
-
-    if part.max_bytes is not None and source.training is not None and not source.drawn:
-        source, found = refitted(source, round_off, part)
-    else:
-        found = [round_off(source, part, drawn) for drawn in source.drawn or (None,)]
-    losses = [each for each in found if each is not None]
-    others = [(other, rounded_source(*other, part, form)) for other in source.others]
-    source = replace(source, others=tuple(other._replace(source=one) for other, (one, _) in others))
-    if losses and source.drawn:
-        source = replace(source, drawn=tuple(each.weights for each in losses))
-    elif losses:
-        source = replace(source, rounded=losses[0].weights)
-    return source, [*losses, *(each for _, (_, more) in others for each in more)]
-
-
-def bytes_of(form: str, content: bytes) -> int:
-    """How large a file is; of a C header what its constants take, which is what a microcontroller keeps."""
-    return constants_of(content.decode()) if form == HEADER else len(content)
-
-
-def _of_rounding(losses: list[Rounded]) -> dict[str, Any]:
-    """What rounding did. Of draws the loss is the mean one."""
-    if not losses:
-        return {}
-    loss, removed = (sum(getattr(each, name) for each in losses) for name in ("loss", "removed"))
-    examples = losses[0].examples
-    return {"loss": loss / len(losses), "levels": losses[0].levels, "removed": removed, "loss_examples": examples}
 
 
 def _before(source: Exportable, program: Graph, changed: bool) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def fit(  # the one door: everything that a run can be told
     **test** inputs and targets, or a `Stream`, which is read part by part in every evaluation.
     **method** `ox.BMR()` unless given. **start** `ox.Trained()` begins at the network's present weights, or at those of
     a run or a file, in place of random ones. **likelihood** classes for whole-numbered targets, else a Gaussian.
-    **seeds** trains several at once, or one after the other where memory is short: how many, or which.
+    **seeds** trains several at once, or one after the other where memory is short: how many, or which. `ox.ensemble`
+    makes them one.
     **sparsity** removes exactly that share of the weights; the evidence decides how many unless given. **unit_price**
     also removes whole units that earn fewer nats per weight, or for what **unit_cost** says: `ox.costs.Latency()` is
     measured on this machine before training begins.
