@@ -413,9 +413,10 @@ def opponents_together(folder: Path) -> str:
             shown[0][1] = f"**{shown[0][1]}**"
         left = f"{ours['seeds'] * (1 - ours['sparsity']):.0%}"
         both = [" / ".join(one) for one in shown]
-        rows.append([TITLES[data], TITLES[network], both[0], left, _figures(tuned, " / "), both[1]])
+        bound = trials.bound(ours)
+        rows.append([TITLES[data], TITLES[network], both[0], left, _figures(tuned, " / "), both[1], bound])
     heads = ["data", "network", "three of `bmr`", "their weights, of one dense network's", "plain, tuned"]
-    return trials.markdown([*heads, "five of the plain"], rows)
+    return trials.markdown([*heads, "five of the plain", f"{trials.BOUND}, one of `bmr`"], rows)
 
 
 def opponents_front(folder: Path) -> str:
