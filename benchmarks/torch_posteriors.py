@@ -73,7 +73,7 @@ def by_laplace(module: Any, loader: Any, epochs: int) -> ox.Moments:
             optimizer.step()
             rates.step()
     given = {"subset_of_weights": "all", "hessian_structure": "diag", "backend": BackPackGGN}
-    found = Laplace(module, "classification", **given)
+    found: Any = Laplace(module, "classification", **given)  # the kind that `given` names, which its type does not say
     found.fit(loader)
     return ox.Moments(precision=found.posterior_precision)
 
