@@ -2061,20 +2061,14 @@ ENSEMBLES = [
         "fitting/ensembles.py",
         (
             "members have no common temperature",
-            "return [_with_outputs_divided(member, self.temperature) for member in self.members]",
+            "return [with_outputs_divided(member, self.temperature) for member in self.members]",
             "return list(self.members)",
             "experiment/test_ensemble.py::test_the_divided_outputs_are_what_is_averaged",
         ),
         (
             "the means have the temperature of draws",
-            "temperature=best[0], mean_temperature=best[1]",
-            "temperature=best[0], mean_temperature=best[0]",
-            "experiment/test_ensemble.py::test_one_temperature_makes_what_all_held_out_likeliest",
-        ),
-        (
-            "the temperature is from what was trained on",
-            "places = calibration.held_out(len(found)).places",
-            "places = calibration.held_out(len(found)).places - 1",
+            "temperature=of_draws, mean_temperature=of_means",
+            "temperature=of_draws, mean_temperature=of_draws",
             "experiment/test_ensemble.py::test_one_temperature_makes_what_all_held_out_likeliest",
         ),
         (
@@ -2085,9 +2079,30 @@ ENSEMBLES = [
         ),
         (
             "the file of an ensemble has no temperature",
-            "hot = None if self.mean_temperature == 1.0 else self.mean_temperature",
-            "hot = None",
+            "if self.mean_temperature != 1.0:",
+            "if self.temperature == 1.0:",
             "experiment/test_ensemble.py::test_one_file_answers_with_the_average_of_the_mean_networks",
+        ),
+        (
+            "a member's folder is taken for what it is now",
+            "here in own.parents and is_kept(one) else",
+            "here in own.parents else",
+            "experiment/test_ensemble.py::test_a_folder_holds_the_members_that_were_saved",
+        ),
+    ),
+    *_of(
+        "fitting/together.py",
+        (
+            "the temperature is from what was trained on",
+            "calibration.held_out(len(found)).places",
+            "calibration.held_out(len(found)).places - 1",
+            "experiment/test_ensemble.py::test_one_temperature_makes_what_all_held_out_likeliest",
+        ),
+        (
+            "what one held out another was trained on",
+            "_is_same(origins[0], origin)",
+            "_is_same(origins[0], origins[0])",
+            "experiment/test_ensemble.py::test_what_cannot_work_is_said_first",
         ),
     ),
     *_of(

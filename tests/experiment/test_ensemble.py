@@ -21,7 +21,7 @@ from occamax.fitting.fitted import evaluated
 from occamax.inference.training import EVALUATION_STREAM
 
 from ..tolerances import SINGLE
-from .small_runs import dataset, fit_normed, fit_small, small
+from .small_runs import dataset, fit_normed, fit_small, normed, small
 
 CALIBRATED = ox.PaperBMR(calibration=ox.Calibration(one_in=3, num_samples=6, log_noise_std=None))
 
@@ -147,6 +147,36 @@ def test_a_folder_brings_it_back(three, tmp_path):
     assert np.array_equal(elsewhere.predict(dataset().test.inputs), three.predict(dataset().test.inputs))
 
 
+def saved_and_loaded(members, path, network=None):
+    """What a folder answers that these are saved to, and what they answer themselves."""
+    made, inputs = ox.Ensemble(members), dataset().test.inputs
+    again = ox.load(made.save(path, overwrite=True), small() if network is None else network)
+    return again.predict(inputs), made.predict(inputs)
+
+
+def test_a_folder_holds_the_members_that_were_saved(fits, tmp_path):
+    """Not one of their folders in place of another, nor the last checkpoint in place of the one before it."""
+    first = ox.load(ox.Ensemble(fits[:2]).save(tmp_path / "x"), small())
+    found, wanted = saved_and_loaded([fits[2], first.members[0]], tmp_path / "x")
+    assert np.array_equal(found, wanted)
+    earlier = ox.load(tmp_path / "x" / "member1", small())
+    earlier = sharpened(earlier, 3.0)  # as an earlier checkpoint is: not what its folder has
+    found, wanted = saved_and_loaded([earlier, first.members[0]], tmp_path / "x")
+    assert np.array_equal(found, wanted)
+    fit_small(tmp_path / "x" / "member0", CALIBRATED, seed=7, overwrite=True)
+    assert not (tmp_path / "x" / "ensemble.json").exists()  # its temperature was of what is gone
+
+
+def test_networks_of_ones_own_are_given_in_a_list(fits, tmp_path):
+    other = fit_normed(method=CALIBRATED, augment=None)
+    found, wanted = saved_and_loaded([fits[0], other], tmp_path / "x", [small(), normed()])
+    assert np.array_equal(found, wanted)
+    with pytest.raises(ArgumentError, match="network: a list of 1 given; the ensemble has 2 members"):
+        ox.load(tmp_path / "x", [small()])
+    with pytest.raises(ArgumentError, match="network: str given"):  # and not that ensemble.json is damaged
+        ox.load(tmp_path / "x", ["small", "normed"])
+
+
 def test_a_damaged_folder_is_named(three, tmp_path):
     three.save(tmp_path / "x")
     text = (tmp_path / "x" / "ensemble.json").read_text()
@@ -175,6 +205,16 @@ def test_one_file_answers_with_the_average_of_the_mean_networks(three, tmp_path,
     assert found.difference < SINGLE
     assert card.class_names == ("a", "b", "c")
     assert card.run_figures == three.figures
+
+
+def test_a_file_of_members_as_they_are_keeps_the_temperature_of_each(fits, tmp_path):
+    found = ox.Ensemble(fits[:2]).export(tmp_path / "both.onnx", bits=32)
+    assert found.temperature is None  # there is not one
+    inputs, each = dataset().test.inputs, [tmp_path / "0.onnx", tmp_path / "1.onnx"]
+    alone = [fitted.export(path, bits=32).temperature for fitted, path in zip(fits, each, strict=False)]
+    assert alone[0] != alone[1]
+    answers = [open_export(path)[0](inputs) for path in each]
+    assert np.allclose(open_export(tmp_path / "both.onnx")[0](inputs), np.mean(answers, 0), atol=SINGLE)
 
 
 def test_networks_of_other_kinds_may_be_members(three, tmp_path):
@@ -208,6 +248,9 @@ def test_what_cannot_work_is_said_first(three, fits):
     images, classes = dataset().train.inputs, dataset().train.targets
     alone = fit_small(epochs=1, method=CALIBRATED)
     of_arrays = ox.fit(small(), (images, classes), CALIBRATED, epochs=1, steps_per_epoch=2, progress=False)
+    named = {"kind": "npz", "path": "/here/x.npz", "files": {"x.npz": "1"}, "options": {"size": (6, 6)}}
+    of_file = dataclasses.replace(fits[0], facts=dataclasses.replace(fits[0].facts, origin=named))
+    moved = dataclasses.replace(fits[1], facts=dataclasses.replace(fits[1].facts, origin={**named, "path": "/there"}))
     other = dataclasses.replace(fits[0], facts=dataclasses.replace(fits[0].facts, class_names=("x", "y", "z")))
     sparser = dataclasses.replace(fits[0], method=ox.PaperBMR())
     for words, ask in (
@@ -215,6 +258,12 @@ def test_what_cannot_work_is_said_first(three, fits):
         ("members: str given", lambda: ox.Ensemble(["runs/three"])),
         (r"number 0 knows the classes \('a', 'b', 'c'\), number 1", lambda: ox.ensemble([fits[0], other], dataset())),
         ("they held out different examples", lambda: ox.ensemble([fits[0], sparser], dataset())),
+        (
+            "fits: number 0 was trained on other examples than number 1",
+            lambda: ox.ensemble([fits[0], of_file], dataset()),
+        ),
+        ("data: not what the networks were trained on", lambda: ox.ensemble([of_file, moved], (images, classes))),
+        ("members: Fit given; give a list of Fits", lambda: ox.Ensemble(alone)),
         ("data: none given.*pass the training data", lambda: ox.ensemble([of_arrays])),
         ("data: not what the networks were trained on", lambda: ox.ensemble([of_arrays], (images[:60], classes[:60]))),
         ("num_samples: 0 given", lambda: three.predict(images[:2], 0)),

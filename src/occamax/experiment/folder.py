@@ -76,6 +76,7 @@ class RunFolder:
             if path.is_dir():
                 with RunLock(path):
                     shutil.rmtree(path)
+                (path.parent / ENSEMBLE).unlink(missing_ok=True)  # it was of the run that is gone
             else:
                 path.unlink()
         try:

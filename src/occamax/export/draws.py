@@ -36,7 +36,10 @@ def averaged(graphs: Sequence[Graph]) -> Graph:
         number = {value: value + place * width for value in graph.shapes} | {graph.inputs[0]: source}
         for node in graph.nodes:
             if node.bodies():
-                raise ExportError("--draws: a network with loops or branches has no such form; leave it out")
+                raise ExportError(
+                    "a network with loops or branches cannot be one of several in a file; leave --draws out, or export "
+                    "the members of an ensemble one by one"
+                )
             inputs, outputs = (tuple(number[value] for value in values) for values in (node.inputs, node.outputs))
             nodes.append(Node(node.op, inputs, outputs, node.attributes))
         constants |= {number[value]: array for value, array in graph.constants.items()}

@@ -130,9 +130,10 @@ def export_network(
 
 
 def _said_of(source: Exportable) -> dict[str, Any]:
-    """What networks the file holds."""
+    """What networks the file holds. A temperature is told that all have."""
     counts = {"drawn": len(source.drawn), "averaged": 1 + len(source.others)}
-    return {"temperature": source.temperature, "tempered": source.tempered, **counts}
+    own = {source.temperature, *(other.temperature for other, _ in source.others)}
+    return {"temperature": own.pop() if len(own) == 1 else None, "tempered": source.tempered, **counts}
 
 
 def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict[str, Any]:

@@ -1,39 +1,27 @@
 """Several trained networks that answer together: the average of what each says, with one temperature for all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from ..data import Stream, reopen
+from ..data import Stream
 from ..errors import ArgumentError, RunError
-from ..evaluation import (
-    Predictive,
-    averaged,
-    best_temperature,
-    is_as_wanted,
-    outputs_of_draws,
-    outputs_of_mean,
-    score,
-    with_outputs_divided,
-)
+from ..evaluation import Predictive, averaged, score
 from ..experiment.devices import Devices
 from ..experiment.feeder import told
 from ..experiment.folder import ENSEMBLE, RunFolder
 from ..experiment.problem import check_examples, read_data
-from ..experiment.program import believed
-from ..experiment.starting import examples_at
-from ..inference.calibration import Calibration
-from ..inference.model import Model
-from ..inference.training import EVALUATION_STREAM, State
 from ..names import figures_as_text
-from .fitted import Fit, checked_draws, evaluated
+from .fitted import Fit, checked_draws, evaluated, is_kept
+from .together import common_temperatures, with_outputs_divided
 
 FORMAT = 1
 NUMBERS = "temperature", "mean_temperature", "weights", "share", "sparsity"
@@ -76,13 +64,16 @@ class Ensemble:
     path: Path | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "members", tuple(self.members))
-        for member in self.members:
+        if not isinstance(self.members, Iterable):
+            raise ArgumentError(f"members: {type(self.members).__name__} given; give a list of Fits, as ox.fit gives")
+        members = tuple(self.members)
+        object.__setattr__(self, "members", members)
+        for member in members:
             if not isinstance(member, Fit):
                 raise ArgumentError(f"members: {type(member).__name__} given; each must be a Fit, as ox.fit gives")
-        if not self.members:
+        if not members:
             raise ArgumentError("members: none given; an ensemble is made of at least one Fit")
-        _refuse_other_questions(self.members)
+        _refuse_other_questions(members)
 
     def __repr__(self) -> str:
         known = {name: value for name, value in self.figures.items() if name in ("accuracy", "nll", "ece")}
@@ -151,8 +142,10 @@ class Ensemble:
         from ..export.rounding import Rounding
         from ..export.source import with_others
 
-        hot = None if self.mean_temperature == 1.0 else self.mean_temperature
-        first, *others = [replace(member.exportable(), temperature=hot) for member in self.members]
+        hot, each = None, [member.exportable() for member in self.members]
+        if self.mean_temperature != 1.0:  # in place of those that each has of its own
+            hot, each = self.mean_temperature, [replace(one, temperature=self.mean_temperature) for one in each]
+        first, *others = each
         test = self.members[0].test_set_or_none(data, data_dir)
         card = replace(first.card, run_figures=self.figures, temperature=None, mean_temperature=hot)
         source = with_others(replace(first, card=card, test=test), others)
@@ -161,16 +154,18 @@ class Ensemble:
 
     def save(self, path: Path | str, overwrite: bool = False) -> Path:
         """Writes a folder at **path** that `ox.load` brings back, and gives its path. Members whose run folders lie in
-        it are named there, the others are saved into it. An ensemble that is there is refused unless **overwrite**."""
+        it are named there, the others are saved into it, as are those that their folder has otherwise, such as one of
+        an earlier checkpoint. An ensemble that is there is refused unless **overwrite**."""
         path = Path(path)
         if is_ensemble(path) and not overwrite:
             raise RunError(f"path: {path} holds an ensemble already; choose another, or replace it: overwrite=True")
-        places = []
-        for i, member in enumerate(self.members):
-            own = member.path
-            if own is None or path.resolve() not in own.resolve().parents:
-                own = member.save(path / f"member{i}", overwrite)
-            places.append(str(own.resolve().relative_to(path.resolve())))
+        here, paths = path.resolve(), [one.path and one.path.resolve() for one in self.members]
+        free = (place for i in count() if (place := here / f"member{i}") not in paths)
+        found = [
+            own if own and here in own.parents and is_kept(one) else one.save(next(free), overwrite)
+            for one, own in zip(self.members, paths, strict=True)
+        ]
+        places = [str(place.relative_to(here)) for place in found]
         numbers = {name: getattr(self, name) for name in NUMBERS}
         RunFolder(path).write_json(ENSEMBLE, {"format": FORMAT, "members": places, **numbers, "figures": self.figures})
         return path
@@ -182,7 +177,7 @@ class Ensemble:
         """The members, with the outputs of each divided by the temperature of all."""
         if self.temperature == 1.0:
             return list(self.members)
-        return [_with_outputs_divided(member, self.temperature) for member in self.members]
+        return [with_outputs_divided(member, self.temperature) for member in self.members]
 
 
 def ensemble(fits: Sequence[Fit], data: Any = None, data_dir: Path | None = None) -> Ensemble:
@@ -204,89 +199,42 @@ def ensemble(fits: Sequence[Fit], data: Any = None, data_dir: Path | None = None
         >>> 0.0 <= figures["accuracy"] <= 1.0
         True
     """
-    found = Ensemble(tuple(fits))
+    found = Ensemble(fits)
     members, first = found.members, found.members[0]
-    known = {member.method.calibration for member in members}
-    if len(known) > 1:
-        raise ArgumentError(
-            "fits: they held out different examples, so none can say how sure all are together; train them with the "
-            "same calibration, or average them as they are: ox.Ensemble(fits)"
-        )
-    calibration = known.pop()
-    if calibration is not None and first.model.likelihood.takes_logits:
-        inputs, targets = _held_out(first, calibration, data, data_dir)
-        draws = -(-calibration.num_samples // len(members))
-        of_draws = lambda one: _outputs_of_draws(one.model, one.state, inputs, draws)  # noqa: E731
-        of_means = lambda one: _outputs_of_mean(one.model, one.state, inputs)  # noqa: E731
-        best = [_best_for_all(members, ask, targets, calibration.log_temperature_std) for ask in (of_draws, of_means)]
-        found = replace(found, temperature=best[0], mean_temperature=best[1])
-    if first.test_set_or_none(None, data_dir) is None:
+    if first.model.likelihood.takes_logits:
+        of_draws, of_means = common_temperatures(members, data, data_dir)
+        found = replace(found, temperature=of_draws, mean_temperature=of_means)
+    test = _test_set(first, data, data_dir)
+    if test is None:
         return found
-    figures = found.evaluate(data_dir=data_dir)
+    figures = found.evaluate(test)
     return replace(found, figures={name: figures[name] for name in KEPT if name in figures})
+
+
+def _test_set(member: Fit, data: Any, data_dir: Path | None) -> Any:
+    """The examples to measure on: the run's, or those that the training data come with. None where there are none."""
+    if member.test is None and data is not None:
+        return read_data(data, preprocess=member.facts.preprocess).test
+    with suppress(RunError):
+        return member.test_set(data_dir=data_dir)
 
 
 def is_ensemble(path: Path) -> bool:
     return (path / ENSEMBLE).is_file()
 
 
-def open_ensemble(path: Path, open_member: Callable[[Path], Fit]) -> Ensemble:
-    """What `Ensemble.save` wrote."""
+def open_ensemble(path: Path, open_member: Callable[[Path, int, int], Fit]) -> Ensemble:
+    """What `Ensemble.save` wrote. `open_member` is told the folder of a member, its number, and how many there are."""
     known, where = RunFolder(path).read_json(ENSEMBLE), path / ENSEMBLE
     try:
         if known["format"] != FORMAT:
             raise RunError(f"{where}: is of format {known['format']}; this version reads {FORMAT}")
-        places = [path / place for place in known["members"]]
+        places, figures = [path / place for place in known["members"]], dict(known["figures"])
         numbers = float(known["temperature"]), float(known["mean_temperature"])
-        return Ensemble(tuple(map(open_member, places)), *numbers, dict(known["figures"]), path)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{where}: is damaged ({type(error).__name__}: {error})") from error
-
-
-def _held_out(member: Fit, calibration: Calibration, data: Any, data_dir: Path | None) -> tuple[Array, Array]:
-    """The examples that a run held out of its training data."""
-    origin = member.facts.origin or {}
-    if data is None and origin.get("kind") in (None, "arrays", "stream"):
-        raise ArgumentError(
-            "data: none given, and the networks were trained on arrays, which are not kept; pass the training data "
-            "that `fit` was given: the examples held out of them say how sure all are together. Without: "
-            "ox.Ensemble(fits)"
-        )
-    found = read_data(reopen(origin, data_dir) if data is None else data, preprocess=member.facts.preprocess)
-    if origin.get("kind") == "arrays" and origin != found.facts.origin:
-        raise ArgumentError("data: not what the networks were trained on; pass the training data that `fit` was given")
-    places = calibration.held_out(len(found)).places
-    inputs, targets = examples_at(found, places)
-    return jnp.asarray(inputs), jnp.asarray(targets)
-
-
-def _best_for_all(members: Sequence[Fit], ask: Callable[[Fit], Array], targets: Array, log_std: float) -> float:
-    """The temperature under which targets are likeliest if what the members put out are draws of one network; 1 where
-    the outputs of one of them are not divided by dividing its last layer, or nothing is held out."""
-    if not len(targets):
-        return 1.0
-    outputs = [ask(member) for member in members]
-    best = best_temperature(jnp.concatenate(outputs), targets, members[0].model.likelihood, log_std)
-    pairs = zip(members, outputs, strict=True)
-    is_built_in = all(is_as_wanted(ask(_with_outputs_divided(one, best)), before / best) for one, before in pairs)
-    return best if is_built_in else 1.0
-
-
-@eqx.filter_jit
-def _outputs_of_draws(model: Model, state: State, inputs: Array, draws: int) -> Float[Array, "draws n out"]:
-    key = jax.random.fold_in(state.key, EVALUATION_STREAM)
-    return outputs_of_draws(model, believed(state), key, inputs, draws)
-
-
-@eqx.filter_jit
-def _outputs_of_mean(model: Model, state: State, inputs: Array) -> Float[Array, "1 n out"]:
-    return outputs_of_mean(model, believed(state), inputs)
-
-
-def _with_outputs_divided(member: Fit, temperature: float) -> Fit:
-    state, divisor = member.state, jnp.float32(temperature)
-    posterior = with_outputs_divided(member.model, state.posterior, state.mask, divisor)
-    return replace(member, state=state._replace(posterior=posterior))
+    members = [open_member(place, i, len(places)) for i, place in enumerate(places)]
+    return Ensemble(members, *numbers, figures, path)
 
 
 def _refuse_other_questions(members: Sequence[Fit]) -> None:

@@ -29,6 +29,7 @@ from ..inference.model import Model
 from ..inference.training import EVALUATION_STREAM, State
 from ..methods import Method
 from ..names import figures_as_text
+from ..storage import load_arrays
 
 _predict = eqx.filter_jit(predict)
 
@@ -147,9 +148,7 @@ class Fit:
         """Writes a run folder at **path** that `ox.load` brings back, and gives its path. A folder that is there is
         refused unless **overwrite**."""
         folder = RunFolder.create(Path(path), self.config, overwrite)
-        one = jax.tree.map(lambda leaf: leaf[None], self.state)
-        arrays = {name: np.asarray(array[0]) for name, array in state_arrays(one, self.model.fill).items()}
-        folder.save_state(arrays, Place(len(self.history)))
+        folder.save_state(_arrays_of(self), Place(len(self.history)))
         for line in self.history:
             folder.append("metrics.jsonl", line)
         save_weights(folder, self.model, self.state)
@@ -276,6 +275,21 @@ def checked_draws(num_samples: Any) -> int:
     if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
         raise ArgumentError(f"num_samples: {num_samples!r} given; it must be a whole number from 1 up")
     return num_samples
+
+
+def is_kept(fitted: Fit) -> bool:
+    """Whether `ox.load` of its folder brings this state back, not that of another checkpoint."""
+    if fitted.path is None:
+        return False
+    own, kept = _arrays_of(fitted), {}
+    with suppress(RunError):  # a checkpoint that is damaged
+        kept = load_arrays(RunFolder(fitted.path).chosen_checkpoint())[0]
+    return all(name in kept and np.array_equal(kept[name], array) for name, array in own.items())
+
+
+def _arrays_of(fitted: Fit) -> dict[str, np.ndarray]:
+    one = jax.tree.map(lambda leaf: leaf[None], fitted.state)
+    return {name: np.asarray(array[0]) for name, array in state_arrays(one, fitted.model.fill).items()}
 
 
 def evaluated(model: Model, state: State, inputs: Any, targets: Any, num_samples: int) -> Predictive:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import RunError
+from ..errors import ArgumentError, RunError
 from ..experiment.checkpoint import state_from
 from ..experiment.config import Config
 from ..experiment.folder import RunFolder
@@ -40,7 +40,8 @@ def load(  # what a run was made of may each be given again
     """A run, or a saved fit, from its folder: a `Fit`. From that of an ensemble: an `Ensemble`, of whose members all
     that follows holds.
 
-    **network** is needed where it was the user's own: it is checked by names and shapes. So are **method**,
+    **network** is needed where it was the user's own: it is checked by names and shapes; a list of them, in order,
+    where an ensemble's members are of different ones. So are **method**,
     **likelihood** and **preprocess** where they held functions that cannot be stored. **checkpoint** `"last"`; or
     `"previous"`, of an epoch before, where the last is damaged; or `"best"`, where that was kept.
 
@@ -56,7 +57,7 @@ def load(  # what a run was made of may each be given again
     """
     if is_ensemble(Path(path)):
         given = {"method": method, "likelihood": likelihood, "preprocess": preprocess, "checkpoint": checkpoint}
-        return open_ensemble(Path(path), lambda own: load(own, network, **given))
+        return open_ensemble(Path(path), lambda own, i, count: load(own, _of_member(network, i, count), **given))
     folder = RunFolder.open(Path(path))
     config = folder.config()
     with _undamaged(folder):
@@ -77,6 +78,14 @@ def load(  # what a run was made of may each be given again
     is_finished = (folder.path / "summary.json").is_file()
     summary = folder.read_json("summary.json") if is_finished else {}
     return Fit(model, chosen, state, config, facts, folder.metrics(), summary, None, folder.path)
+
+
+def _of_member(network: Any, number: int, count: int) -> Any:
+    if not isinstance(network, list):
+        return network
+    if len(network) != count:
+        raise ArgumentError(f"network: a list of {len(network)} given; the ensemble has {count} members")
+    return network[number]
 
 
 @contextmanager
