@@ -12,7 +12,7 @@ from occamax.export.exporting import export_network
 from occamax.export.moving import Repairing
 from occamax.export.predictor import open_export
 from occamax.export.rounding import Rounding
-from occamax.export.source import Training, trained
+from occamax.export.source import Training, trained, with_others
 from occamax.reduction.repairing import Repair
 
 from ..tolerances import SINGLE
@@ -91,6 +91,19 @@ def test_without_training_examples_the_test_set_tells(source, tmp_path):
     with pytest.raises(ExportError, match=r"--bytes: [\d,]+ would cost [\d.]+ nats a test example.*`training="):
         export_network(alone, path, "safetensors", rounding=Rounding(max_bytes=limit))
     export_network(alone, path, "safetensors", rounding=Rounding(max_bytes=limit, max_loss=1e6))
+
+
+def test_the_test_set_tells_of_several_networks(source, tmp_path):
+    """Draws, which training examples do not move either, and an ensemble; moving what is left is no remedy for them."""
+    source, path = replace(source, test=source.training[:2]), tmp_path / "x.h"
+    alone = replace(source, training=None)
+    for several, draws, each in ((source, 2, 950), (with_others(alone, [alone]), None, 750)):
+        rounding = Rounding(max_bytes=2 * each)
+        with pytest.raises(ExportError, match=r"nats a test example.* Ask for more bytes, train with --sparsity"):
+            export_network(several, path, "h", rounding=rounding, draws=draws)
+        assert not path.exists()
+        export_network(several, path, "h", rounding=replace(rounding, max_loss=1e6), draws=draws)
+        path.unlink()
 
 
 def test_a_way_to_a_size_has_stages():

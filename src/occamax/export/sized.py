@@ -71,15 +71,18 @@ def of_rounding(losses: list[Rounded]) -> dict[str, Any]:
 
 
 def refuse_ruin(source: Exportable, found: dict[str, Any], rounding: Rounding) -> None:
-    """Refuses what a size cost, told by test examples where no training examples said it before (`moving.py`)."""
-    is_told = rounding.max_loss is not None or source.training is not None
+    """Refuses what a size cost, told by test examples where no training examples said it before (`moving.py`), as they
+    do of one network that is not drawn."""
+    is_one = not (source.drawn or source.others)
+    is_told = rounding.max_loss is not None or (source.training is not None and is_one)
     if rounding.max_bytes is None or is_told or source.test is None or not source.is_classes:
         return
     nothing = source.model.likelihood.baseline(np.asarray(source.test[1]))
     before, after = found["figures_before"]["nll"], found["figures"]["nll"]
     if after - before > MOST_LOST * (nothing - before) > 0:
+        moving = "Pass training examples, by which what is left is moved (`training=(inputs, targets)`), train"
         raise ExportError(
             f"--bytes: {rounding.max_bytes:,} would cost {after - before:.3g} nats a test example, more than "
-            f"{MOST_LOST:g} of what the network has learnt. Pass training examples, by which what is left is moved "
-            "(`training=(inputs, targets)`), train with --sparsity, or say with --max-loss how many nats may be lost"
+            f"{MOST_LOST:g} of what the network has learnt. {moving if is_one else 'Ask for more bytes, train'} with "
+            "--sparsity, or say with --max-loss how many nats may be lost"
         )
