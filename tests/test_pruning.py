@@ -107,6 +107,18 @@ def test_a_fit_knows_how_it_takes_its_examples(problem):
     assert again.history[-1]["held_out_nll_dense"] == pytest.approx(wanted, abs=1e-3)
 
 
+def test_a_fit_knows_what_it_held_out(problem):
+    """By one in twenty of all, of which it was trained on most, it would be judged by what it knows by heart."""
+    network, (inputs, targets) = problem
+    one_in_three = ox.Plain(calibration=ox.Calibration(one_in=3))
+    trained = ox.fit(network, (inputs, targets), one_in_three, epochs=1, steps_per_epoch=2, progress=False)
+    options = {"curvature": QUICK, "sparsity": 0.5, "tolerance": None, "repair": None}
+    found = ox.prune(trained, (inputs, targets), **options).history[-1]["held_out_nll_dense"]
+    held_out = inputs[2::3], targets[2::3]
+    wanted = ox.prune(trained, (inputs, targets), held_out=held_out, **options).history[-1]["held_out_nll_dense"]
+    assert found == pytest.approx(wanted, abs=1e-5)
+
+
 def test_without_a_share_as_much_goes_as_nobody_notices(problem, half):
     network, data = problem
     found = ox.prune(network, data, curvature=QUICK)

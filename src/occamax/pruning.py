@@ -89,10 +89,10 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
 
     **network**, **data**, **test**, **likelihood**, **preprocess**, **fixed** as in `fit`; the network's present
     arrays are its weights, or those of **weights**, a run folder or a file. A `Fit` stands for its network, with
-    its likelihood, what it fixed, and how it takes its examples. **sparsity** removes exactly that share of the
-    weights that may go, all but the output layer's; None as many as held-out examples hardly notice. **order**
-    which go first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and that is kept which
-    held-out examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would
+    its likelihood, what it fixed, how it takes its examples, and which it held out. **sparsity** removes exactly
+    that share of the weights that may go, all but the output layer's; None as many as held-out examples hardly
+    notice. **order** which go first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and
+    that is kept which held-out examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would
     rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()` and
     `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced posterior, so that the
     network says again what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples
@@ -111,14 +111,16 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
         0.5
     """
     began = time.perf_counter()
+    calibration = Calibration()
     if isinstance(network, Fit):
+        calibration = network.method.calibration or calibration
         likelihood = network.model.likelihood if likelihood is None else likelihood
         preprocess = network.facts.preprocess if preprocess is None else preprocess
         fixed = network.model.layout.fixed if fixed is None else fixed
         network = network.network
     jobs = [_Job(sparsity, one, tolerance) for one in (ORDERS if order is None else (order,))]
     own = Method(
-        "one-shot", NormalPrior(1.0) if prior is None else prior, PointMass(), kl_weight=0.0, calibration=Calibration()
+        "one-shot", NormalPrior(1.0) if prior is None else prior, PointMass(), kl_weight=0.0, calibration=calibration
     )
     found = read_data(data, test, preprocess, getattr(network, "image_size", None))
     model = build_model(network, found, own, likelihood, fixed, "float32", Devices())
