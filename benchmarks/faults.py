@@ -1321,6 +1321,12 @@ LOOP = [
             "test_pruning.py::test_of_two_orders_that_is_kept_which_held_out_examples_notice_least",
         ),
         (
+            "a fit is judged by what it was trained on",
+            "calibration = network.method.calibration or calibration",
+            "calibration = calibration or network.method.calibration",
+            "test_pruning.py::test_a_fit_knows_what_it_held_out",
+        ),
+        (
             "a fit's own preprocessing is forgotten",
             "network.facts.preprocess if preprocess is None else preprocess",
             "preprocess",
@@ -2112,6 +2118,15 @@ ENSEMBLES = [
             "each = (Traced(source, program), *source.others)",
             "each = (Traced(source, program),)",
             "experiment/test_ensemble.py::test_one_file_answers_with_the_average_of_the_mean_networks",
+        ),
+    ),
+    *_of(
+        "export/sized.py",
+        (
+            "draws are held to have been judged by training examples",
+            "is_one = not (source.drawn or source.others)",
+            "is_one = not source.others",
+            "export/test_bytes.py::test_the_test_set_tells_of_several_networks",
         ),
     ),
     *_of(

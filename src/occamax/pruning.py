@@ -92,10 +92,11 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     its likelihood, what it fixed, how it takes its examples, and which it held out. **sparsity** removes exactly
     that share of the weights that may go, all but the output layer's; None as many as held-out examples hardly
     notice. **order** which go first, `SignalToNoise()`, `Magnitude()` …; unless one is given both are tried, and
-    that is kept which held-out examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the evidence would
-    rather not have) is warned of. **curvature** and **prior** of the Laplace posterior: `GaussNewton()` and
-    `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced posterior, so that the
-    network says again what it said (`reduction/repairing.py`); None leaves it where it was. **held_out** examples
+    that is kept which held-out examples notice least. ΔF (`KeepingEvidence()`, or `Evidence()` for those that the
+    evidence would rather not have) is warned of. **curvature** and **prior** of the Laplace posterior:
+    `GaussNewton()` and `NormalPrior(1.0)` unless given. **repair** moves what is left to the mean of the reduced
+    posterior, so that the network says again what it said (`reduction/repairing.py`); None leaves it where it was.
+    **held_out** examples
     that it was not trained on; one in twenty of `data`, as `ox.Calibration` holds them out, unless given.
     **tolerance** is how much of what the network had gained over one that learnt nothing a held-out example may
     lose; a sparsity that costs more is refused. None refuses nothing. Weights that are zero already count as
