@@ -64,7 +64,7 @@ class Program:
         self.optimizer = task.method.optimizer(task.method.learning_rate, task.budget.total_steps)
         self.stepper = Stepper(
             task.model, self.optimizer, task.method.estimator, task.augment, devices.share, task.method.batches,
-            task.budget.micro_batches,
+            task.budget.micro_batches, task.method.optimizer.curvature, task.method.optimizer.every,
         )  # fmt: skip
         self.train_chunk: dict[int, Callable[[State, Any], tuple[State, Info]]] = {
             steps: self.compile(self.stepper.epoch(steps, task.budget.batch_size, task.held_out), 1, donate=True)

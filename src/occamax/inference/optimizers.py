@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import ArgumentError
+from .curvature import Curvature
 from .posteriors import IndependentNormals
 from .schedules import Constant, PerRun, Schedule, as_schedule
 
@@ -19,6 +20,8 @@ class Optimizer(ABC):
     """Base of our optimisers. `temper` is passed to every update: β / N, the weight of one nat of divergence."""
 
     needs_deviations: bool = False  # whether the posterior must have some
+    curvature: Curvature | None = None  # what the deviations follow; None: the gradient at the draw
+    every: int = 1  # one step in so many measures it
 
     @abstractmethod
     def __call__(self, rate: Schedule, steps: int) -> optax.GradientTransformationExtraArgs:
@@ -125,10 +128,13 @@ class NaturalGradient(Optimizer):
     left. What is left is a damping, which a short memory would take away too soon.
     **largest_step** σ² m / δ is kept within that many deviations of the prior: while few gradients are known, and where
     the data say nothing, it is far too long a step.
+    **curvature** None takes that of the data from the same gradient, g ε / σ with the draw's own noise ε, as IVON does.
+    `ox.GaussNewton()` measures it by random signs, one more backward pass in one of **every** steps.
     Learning rates around 0.05 train, with a warm-up; up to 0.2 where layers are normalised.
 
     Raises:
-        ArgumentError: a momentum outside 0 to 1, or a rate or step that is not positive.
+        ArgumentError: a momentum outside 0 to 1, a rate, a step or a number of steps that is not positive, or a
+            curvature that is none.
 
     Examples:
         >>> ox.NaturalBMR(optimizer=ox.NaturalGradient(largest_step=0.2), learning_rate=0.02).optimizer.momentum
@@ -140,8 +146,14 @@ class NaturalGradient(Optimizer):
     momentum: float = 0.9
     log_std_rate: Any = PerRun(5.0)  # whatever is given, a Schedule once the optimiser is made
     largest_step: float = 0.5
+    curvature: Any = None  # or a Curvature; what is given is looked at below
+    every: int = 10
 
     def __post_init__(self):
+        if self.curvature is not None and not isinstance(self.curvature, Curvature):
+            raise ArgumentError(f"curvature: {self.curvature!r} given; it must be ox.GaussNewton(), or None")
+        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
+            raise ArgumentError(f"every: {self.every!r} given; it must be a whole number of steps from 1 up")
         if not 0 <= self.momentum < 1:
             raise ArgumentError(f"momentum: {self.momentum!r} given; it must lie from 0 up to, not including, 1")
         rate = as_schedule("log_std_rate", self.log_std_rate)

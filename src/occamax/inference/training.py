@@ -10,11 +10,13 @@ with the expectation over one draw of the weights and one batch. A step minimise
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
@@ -23,6 +25,7 @@ from ..data.held_out import HeldOut
 from ..errors import ArgumentError
 from ..structure.calling import Buffers
 from .batches import Batches, WithReplacement
+from .curvature import Curvature
 from .estimators import Estimator, SharedDraw
 from .model import BatchPart, Model, keys_of
 from .posteriors import Posterior
@@ -31,6 +34,7 @@ from .posteriors import Posterior
 EVALUATION_STREAM = 2**32 - 1
 REDUCTION_STREAM = 2**32 - 2
 AUGMENTATION_STREAM = 2**32 - 3  # of a step's own key
+CURVATURE_STREAM = 2**32 - 4  # the same
 
 Augment = Callable[[PRNGKeyArray, Array], Array]  # a key and one raw example → another of the same shape and type
 Batch = tuple[Array, Array]
@@ -191,7 +195,8 @@ class Stepper:
     """How one step is made: of which model, by which optimiser, with which estimate of the likelihood. `augment`
     changes each example before it is looked at; `share` shares the work on the batch out over devices; `batches` says
     which examples a step looks at. `micro_batches`: into how many parts a device cuts its part of the batch, to have
-    the activations of one at a time; the step is the same."""
+    the activations of one at a time; the step is the same. `curvature` measures, in one of `every` steps, how sharply
+    the data hold each weight; None takes it from the gradient at the draw."""
 
     model: Model
     optimizer: optax.GradientTransformationExtraArgs
@@ -200,9 +205,14 @@ class Stepper:
     share: Share = alone
     batches: Batches = WithReplacement()
     micro_batches: int = 1
+    curvature: Curvature | None = None
+    every: int = 1
 
-    def __call__(self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int) -> tuple[State, Info]:
-        """One step on one batch of data of a given size."""
+    def __call__(
+        self, state: State, batch: Batch, key: PRNGKeyArray, data_size: int, probes: Float[Array, ""] | float = 1.0
+    ) -> tuple[State, Info]:
+        """One step on one batch of data of a given size. `probes`: for how many steps its measure of the curvature
+        stands; at zero there is none."""
 
         def slope(
             posterior: Posterior, mask: Array, buffers: Any, batch: Batch, key: Any, weight: Any, part: Any
@@ -218,10 +228,48 @@ class Stepper:
         given = before, state.mask, state.buffers, batch, key, state.kl_weight
         gradient, (info, buffers) = self.share(whole, averages_draw, *given)
         temper = state.kl_weight / data_size
+        if self.curvature is not None:
+            slope_at = partial(self._slope_by_curvature, given, temper, probes)
+            nothing = partial(jnp.zeros_like, gradient.log_std)
+            by_log_std = lax.cond(jnp.asarray(probes) > 0, slope_at, nothing)
+            gradient = eqx.tree_at(lambda own: own.log_std, gradient, by_log_std)
         updates, optimizer_state = self.optimizer.update(gradient, state.optimizer, before, temper=temper)
         after = eqx.apply_updates(before, updates)
         state = state._replace(posterior=after, optimizer=optimizer_state, step=state.step + 1, buffers=buffers)
         return state, info
+
+    def _slope_by_curvature(
+        self, given: tuple[Any, ...], temper: Array, times: Array | float
+    ) -> Float[Array, "latents"]:
+        """The slope of F / N by the logarithms of the deviations, so many times, with h the curvature of an example's
+        cost at the draw: σ² h from the data (Price's theorem), and what the divergence makes of it."""
+
+        def slope(posterior: Posterior, mask: Array, buffers: Any, batch: Batch, key: Any, _: Any, part: Any) -> Any:
+            batch = self._augmented(batch, key, part)
+            return jax.grad(self._probed, has_aux=True)(posterior, mask, buffers, batch, key, part)
+
+        posterior, mask, _, batch, *_ = given
+        whole = slope if self.micro_batches == 1 else in_micro_batches(slope, self.micro_batches)
+        mean_slope, _ = self.share(whole, False, *given)
+        curvature = len(batch[1]) * mean_slope.mean**2  # examples' random signs cancel on average
+        cost = jax.grad(lambda own: temper * own.divergence(self.model.latent_prior, mask))(posterior).log_std
+        return times * (posterior.std**2 * curvature + cost)
+
+    def _probed(
+        self, posterior: Posterior, mask: Array, buffers: Any, batch: Batch, key: PRNGKeyArray, part: BatchPart | None
+    ) -> tuple[Array, Any]:
+        """A random sum of the outputs at the draw, whose slope by the means squared is the curvature on average. Each
+        example has a key of its own, whatever part of a batch it is in."""
+        assert self.curvature is not None
+        probe, (draw_key, dropout_key) = self.curvature.probe, jax.random.split(key)
+        latents = posterior.draw(draw_key)
+        outputs, after = self.model.apply(self.model.bind(latents, mask), batch[0], buffers, dropout_key, part)
+        log_scales = self.model.split(latents)[2]
+        keys = keys_of(jax.random.fold_in(key, CURVATURE_STREAM), len(batch[1]), part)
+        ask = lambda output, target, own: probe(self.model.likelihood, output[None], target[None], log_scales, own)[0]  # noqa: E731
+        probes = lax.stop_gradient(jax.vmap(ask)(outputs, batch[1], keys))
+        zero = jnp.float32(0)
+        return jnp.sum(probes * outputs) / len(batch[1]), (Info(zero, zero, zero), after)
 
     def _augmented(self, batch: Batch, key: PRNGKeyArray, part: BatchPart | None) -> Batch:
         """Each example changed by a key of its own, the same whether its batch is whole or in parts."""
@@ -229,6 +277,12 @@ class Stepper:
             return batch
         keys = keys_of(jax.random.fold_in(key, AUGMENTATION_STREAM), len(batch[1]), part)
         return jax.vmap(self.augment)(keys, batch[0]), batch[1]
+
+    def probes(self, steps: int) -> Float[Array, "steps"]:
+        """For how many of so many steps each one's measure of the curvature stands. It does not depend on the state, so
+        that several seeds at once leave out the same steps."""
+        asked = np.arange(steps) % self.every == 0
+        return jnp.asarray(np.where(asked, steps / asked.sum(), 0.0), jnp.float32)
 
     def epoch(self, steps: int, batch_size: int, held_out: HeldOut) -> Callable[[State, Batch], tuple[State, Info]]:
         """So many steps as one function of the state and the data: batches are drawn where the data lie, by the
@@ -239,10 +293,11 @@ class Stepper:
 
         def epoch(state: State, data: Batch) -> tuple[State, Info]:
             # The batches and keys of all steps at once, each from its own step's number: two launches a step fewer
-            def one(carry: State, drawn: tuple[Array, PRNGKeyArray]) -> tuple[State, Info]:
-                rows, key = drawn
-                return self(carry, (data[0][rows], data[1][rows]), key, held_out.trained)
+            def one(carry: State, drawn: tuple[tuple[Array, PRNGKeyArray], Array]) -> tuple[State, Info]:
+                (rows, key), probes = drawn
+                return self(carry, (data[0][rows], data[1][rows]), key, held_out.trained, probes)
 
-            return lax.scan(one, state, draws(state.key, state.step, steps, batch_size, held_out, self.batches))
+            drawn = draws(state.key, state.step, steps, batch_size, held_out, self.batches)
+            return lax.scan(one, state, (drawn, self.probes(steps)))
 
         return epoch

@@ -6,6 +6,7 @@ from typing import Any, final
 from ..errors import ArgumentError
 from ..inference import batches as _batches
 from ..inference import calibration as _calibration
+from ..inference import curvature as _curvature
 from ..inference import estimators as _estimators
 from ..inference import initializers as _initializers
 from ..inference import likelihoods as _likelihoods
@@ -260,8 +261,8 @@ def _refuse_other(name: str, value: Any, kind: type, example: str) -> None:
 def kinds() -> dict[str, type]:
     """Every class that a part of a method may be, by name."""
     modules = (
-        _batches, _calibration, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors, _schedules,
-        _costs, _criteria, _horseshoe, _measuring, _reducing, _schedule,
+        _batches, _calibration, _curvature, _estimators, _initializers, _likelihoods, _optimizers, _posteriors, _priors,
+        _schedules, _costs, _criteria, _horseshoe, _measuring, _reducing, _schedule,
     )  # fmt: skip
     return known_kinds(*modules) | {"Method": Method, "Suited": Suited}
 
