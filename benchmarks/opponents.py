@@ -8,17 +8,19 @@ weight decays and dropouts, each with a temperature from held-out examples, at i
 with `--sparsity S …` also pruned by magnitude along the same schedule; the lowest NLL is chosen. Then, on the test set,
 the chosen ones, five of the best as a deep ensemble, SWAG of the best, and `bmr` and `bmr-natural`, dense where they
 prune nothing, at their own sparsity, and at each sparsity asked for: there by the evidence, by the signal-to-noise
-ratio and by the magnitudes of the same posterior, with the same schedule, held-out examples and temperature. What is in
-FILE already is not run again; `--minutes` stops between two runs.
+ratio and by the magnitudes of the same posterior, with the same schedule, held-out examples and temperature. Last,
+`bmr` that begins with the weights of the chosen plain training, which has three fifths of the steps, `bmr` the rest.
+What is in FILE already is not run again; `--minutes` stops between two runs.
 """
 
 import argparse
 import dataclasses
 import inspect
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import rivals
@@ -33,6 +35,7 @@ from occamax.methods import BMR, Method, NaturalBMR, Plain
 from occamax.reduction import Magnitude, SignalToNoise
 
 MEMBERS, SWAG_DRAWS = 5, 30
+FIRST = 0.6  # of the epochs are of the dense network where `bmr` begins with its weights
 RATES = {"adamw": (1e-3, 3e-3), "sgd": (0.05, 0.2)}
 DECAYS = {"adamw": (0.01, 0.1, 0.5, 1.2), "sgd": (5e-4, 1e-3, 2e-3)}
 DROPOUTS = (0.0, 0.2, 0.5)
@@ -115,9 +118,11 @@ class Study:
         trials.keep(line, self.options.out)
         return line
 
-    def run(self, stage: str, name: str, method: Method, seeds: int, how: str = "last") -> dict:
+    def run(
+        self, stage: str, name: str, method: Method, seeds: int, how: str = "last", first: Method | None = None
+    ) -> dict:
         """One line: the figures of every seed, and of their ensemble. `how`: at the last epoch, stopped `early`, or as
-        `swag`. Only the stage `test` looks at the test set."""
+        `swag`. `first` trains the weights that it begins with. Only the stage `test` looks at the test set."""
         o = self.options
         key = {"stage": stage, "name": name, "data": o.data, "network": o.network, "epochs": o.epochs, "steps": o.steps}
         for line in self.lines:
@@ -129,7 +134,7 @@ class Study:
         dataset = dataset if stage == "test" else dataset.hold_out(min(10_000, len(dataset.train) // 5))
         began = time.perf_counter()
         # one at a time: several convolutions at once are slow on a GPU
-        seen = [self.trained(dataset, method, seed, how) for seed in range(seeds)]
+        seen = [self.trained(dataset, method, seed, how, first) for seed in range(seeds)]
         each, said = [one.last for one in seen], np.mean([one.said for one in seen], axis=0)
         mean = {k: round(float(np.mean([one[k] for one in each])), 4) for k in each[0]}
         return self.keep({
@@ -137,18 +142,37 @@ class Study:
             "early": seen[0].early, "ensemble": rivals.figures(said, np.asarray(dataset.test.targets)),
             **({"together": together(dataset, seen)} if seeds > 1 else {}),
             "seconds": round(time.perf_counter() - began), "settings": seen[0].fitted.method.as_data(),
+            **({} if first is None else {"first": {"epochs": self.first_epochs, "settings": first.as_data()}}),
             "command": trials.command(), **environment(),
         })  # fmt: skip
 
-    def trained(self, dataset: ox.Dataset, method: Method, seed: int, how: str) -> Seen:
+    @property
+    def first_epochs(self) -> int:
+        """Of the dense network that `bmr` begins with; at least one is left for that."""
+        return min(max(1, round(FIRST * self.options.epochs)), self.options.epochs - 1)
+
+    def fit(self, dataset: ox.Dataset, method: Method, seed: int, epochs: int, **more: Any) -> ox.Fit:
+        o = self.options
+        return ox.fit(
+            ox.network_named(o.network), dataset, method, epochs=epochs, steps_per_epoch=o.steps, seed=seed,
+            num_samples=o.samples, curve_samples=1, compute_dtype=o.precision, progress=False, **more,
+        )  # fmt: skip
+
+    def from_first(self, dataset: ox.Dataset, method: Method, seed: int, first: Method) -> ox.Fit:
+        """The method from the weights of another's run, which together take the epochs of one."""
+        with tempfile.TemporaryDirectory() as folder:
+            dense = self.fit(dataset, first, seed, self.first_epochs, out=Path(folder) / "first")
+            start = ox.Trained(dense.path)
+            return self.fit(dataset, method, seed, self.options.epochs - self.first_epochs, start=start)
+
+    def trained(self, dataset: ox.Dataset, method: Method, seed: int, how: str, first: Method | None) -> Seen:
         o, labels = self.options, np.asarray(dataset.test.targets)
         is_plain = not method.posterior.has_deviations
         seen = rivals.Snapshots(o.epochs)
-        fitted = ox.fit(
-            ox.network_named(o.network), dataset, method, epochs=o.epochs, steps_per_epoch=o.steps, seed=seed,
-            num_samples=o.samples, curve_samples=1, compute_dtype=o.precision, progress=False,
-            on_epoch=seen if is_plain else None,
-        )  # fmt: skip
+        if first is None:
+            fitted = self.fit(dataset, method, seed, o.epochs, on_epoch=seen if is_plain else None)
+        else:
+            fitted = self.from_first(dataset, method, seed, first)
         last = {k: round(fitted.history[-1][k], 5) for k in (*trials.FIGURES, "neg_elbo")}
         if not is_plain or seen.best is None:
             return Seen(last, None, np.asarray(fitted.predict(dataset.test.inputs, o.samples), np.float64), fitted, [])
@@ -178,7 +202,8 @@ class Study:
     def all(self) -> None:
         o, methods = self.options, grid(self.options.network, self.options.few, self.options.quick)
         best, how = self.tuned(methods, "tune")
-        self.run("test", f"tuned: {best}{_stopped(how)}", methods[best], MEMBERS, how)
+        dense = methods[best]
+        self.run("test", f"tuned: {best}{_stopped(how)}", dense, MEMBERS, how)
         if not ox.network_named(o.network).name.endswith("-bn"):  # snapshots of weights do not fit its averages
             self.run("test", f"SWAG of {best}", rivals.swag_of(methods[best]), o.seeds, "swag")
         for s in o.sparsity:
@@ -188,6 +213,10 @@ class Study:
         for name, method in ours(o.epochs, o.sparsity, self.is_normalised()).items():
             if not o.quick or not name.endswith("dense"):
                 self.run("test", name, method, o.seeds)
+        self.run("test", "bmr from the tuned", BMR(), o.seeds, first=dense)
+        for s in o.sparsity:
+            pruned = BMR().pruned_to(s, o.epochs - self.first_epochs)
+            self.run("test", f"bmr from the tuned at {s:g}", pruned, o.seeds, first=dense)
 
 
 def _stopped(how: str) -> str:
