@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", default="fashion_mini")
     made.add_argument("--data-dir", type=Path)
     made.add_argument("--network", default="lenet")
+    made.add_argument("--images", type=int, help="train on that many examples only")
     made.add_argument("--epochs", type=int, default=15)
     made.add_argument("--steps", type=int, default=100, help="in an epoch of the run from scratch")
     made.add_argument("--seeds", type=int, default=1)
@@ -53,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
 def dense(data: ox.Dataset, options: argparse.Namespace, is_bare: bool) -> Path:
     """The folder of the dense run; a bare one has no temperature and holds nothing out."""
     kept = f"{'bare' if is_bare else 'dense'}-{options.data}-{options.network}"
+    kept += "" if options.images is None else f"-{options.images}"
     kept += "" if options.precision == "float32" else f"-{options.precision}"
     kept += "".join(f"-{value}" for value in (*options.start_set, options.start_epochs) if value is not None)
     path = options.keep / re.sub(r"[^\w.-]+", "-", kept if options.test else f"{kept}-held-out")
@@ -83,6 +85,7 @@ def trained(data: ox.Dataset, options: argparse.Namespace, start: ox.Trained | N
 def measure(options: argparse.Namespace) -> None:
     data = ox.load_data(options.data, options.data_dir)
     data = data if options.test else data.hold_out(min(10_000, len(data.train) // 5))
+    data = data if options.images is None else data.first(options.images)
     for kind in options.only:
         if kind in ("dense", "bare"):
             found = ox.load(dense(data, options, kind == "bare"))
@@ -95,6 +98,7 @@ def measure(options: argparse.Namespace) -> None:
             line = trained(data, options, start)
         names = {"kind": kind, "data": options.data, "network": options.network, "seeds": options.seeds}
         names |= {"test": options.test, "start": options.start_set}
+        names |= {} if options.images is None else {"images": options.images}
         if kind not in ("dense", "bare"):
             names |= {"method": options.method, "changes": options.changes, "level": options.sparsity}
             names |= {} if options.largest_std is None or kind != "trained" else {"largest_std": options.largest_std}
@@ -107,12 +111,18 @@ def table(lines: list[dict]) -> str:
     heads = ["data, network", "run", "measured on", "steps", *FIGURES]
     rows = [
         [
-            f"{line['data']} {line['network']}", how(line), "test" if line.get("test", True) else "validation",
+            place(line), how(line), "test" if line.get("test", True) else "validation",
             f"{line['total_steps']:,}", *(short(line[name]) for name in FIGURES),
         ]
         for line in lines
     ]  # fmt: skip
     return markdown(*with_bounds(heads, rows, lines))
+
+
+def place(line: dict) -> str:
+    """Data and network, and how many examples where not all."""
+    few = f", {line['images']:,} images" if "images" in line else ""
+    return f"{line['data']} {line['network']}{few}"
 
 
 def how(line: dict) -> str:
