@@ -11,8 +11,7 @@ from jax import lax
 
 import occamax as ox
 from occamax.errors import ArgumentError
-from occamax.inference.curvature import Bartlett, GaussNewton
-from occamax.inference.likelihoods import Categorical
+from occamax.inference.curvature import GaussNewton
 from occamax.inference.model import Model
 from occamax.inference.optimizers import NaturalGradient
 from occamax.inference.posteriors import IndependentNormals
@@ -89,18 +88,6 @@ def test_seeds_at_once_are_those_alone():
     alone = ox.fit(network, (np.asarray(x), np.asarray(y)), method, seed=1, **how)
     assert np.allclose(both[1].state.posterior.log_std, alone.state.posterior.log_std, atol=1e-5)
     assert not np.allclose(both[0].state.posterior.log_std, alone.state.posterior.log_std, atol=1e-3)
-
-
-def test_labels_of_its_own_measure_the_curvature_of_classes(key):
-    """E over labels drawn from p of the slope's outer product is diag(p) − p pᵀ."""
-    outputs = jnp.array([[0.3, -1.0, 0.8]])
-    draws = jax.jit(
-        jax.vmap(lambda own: Bartlett().probe(Categorical(), outputs, jnp.array([0]), jnp.zeros(0), own)[0])
-    )(jax.random.split(key, 20_000))
-    chances = np.asarray(jax.nn.softmax(outputs[0]))
-    found = np.einsum("ni,nj->nij", draws, draws)
-    error = found.std(0) / len(draws) ** 0.5
-    assert np.all(np.abs(found.mean(0) - (np.diag(chances) - np.outer(chances, chances))) < 5 * error + 1e-6)
 
 
 @pytest.mark.parametrize(("option", "named"), [({"curvature": 3.0}, "curvature"), ({"every": 0}, "every")])

@@ -97,19 +97,6 @@ class EmpiricalFisher(Curvature):
         return slopes * jax.random.rademacher(key, (len(outputs), 1), outputs.dtype)
 
 
-@dataclass(frozen=True)
-class Bartlett(Curvature):
-    """The generalised Gauss–Newton matrix of classes by labels that are drawn from what the network itself says: the
-    slope of the batch at those, squared, is their curvature on average (Liu et al. 2024, Sophia).
-
-    **draws**, **examples**, **batch_size** as in `GaussNewton`.
-    """
-
-    def probe(self, likelihood, outputs, targets, log_scales, key):
-        labels = jax.random.categorical(key, outputs)
-        return jax.grad(lambda z: jnp.sum(likelihood.log_prob(z, labels, log_scales)))(outputs)
-
-
 @eqx.filter_jit
 def _added(
     total: Float[Array, "weights"],
