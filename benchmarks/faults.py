@@ -30,6 +30,36 @@ def _of(file: str, *rows: tuple[str, ...]) -> list[Fault]:
 OBJECTIVE = _of(
     "inference/training.py",
     (
+        "the curvature of a batch's mean",
+        "curvature = len(batch[1]) * mean_slope.mean**2",
+        "curvature = mean_slope.mean**2",
+        "inference/test_natural_curvature.py::test_deviations_come_to_the_exact_ones",
+    ),
+    (
+        "a measured curvature without the divergence's part",
+        "return times * (posterior.std**2 * curvature + cost)",
+        "return times * (posterior.std**2 * curvature)",
+        "inference/test_natural_curvature.py::test_deviations_come_to_the_exact_ones",
+    ),
+    (
+        "a measured curvature at the deviation, not its square",
+        "return times * (posterior.std**2 * curvature + cost)",
+        "return times * (posterior.std * curvature + cost)",
+        "inference/test_natural_curvature.py::test_deviations_come_to_the_exact_ones",
+    ),
+    (
+        "a measure stands for one step",
+        "np.where(asked, steps / asked.sum(), 0.0)",
+        "np.where(asked, 1.0, 0.0)",
+        "inference/test_natural_curvature.py::test_each_measure_stands_for_the_steps_up_to_the_next",
+    ),
+    (
+        "one key for the signs of all examples",
+        "keys = keys_of(jax.random.fold_in(key, CURVATURE_STREAM), len(batch[1]), part)",
+        "keys = keys_of(jax.random.fold_in(key, CURVATURE_STREAM), len(batch[1]), None)",
+        "inference/test_natural_curvature.py::test_a_batch_in_parts_is_measured_as_the_whole",
+    ),
+    (
         "beta twice in the objective",
         "expected_nll + kl_weight * divergence) / data_size",
         "expected_nll + kl_weight**2 * divergence) / data_size",

@@ -86,6 +86,13 @@ CHOICES = {
     for network in ("vit", "mixer")
 }
 TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
+# What `opponents.py` chose on validation data (`results/opponents/`)
+BEST_PLAIN = {
+    ("cifar10", "mlp"): (*TUNED, "dropout=0.2"),
+    ("cifar10", "lenet"): ("optimizer=Momentum(0.9,0.002)", rate(0.05)),
+    ("fashion_mnist", "mlp"): ("optimizer=AdamW(0.5)", rate(1e-3), "dropout=0.5"),
+    ("fashion_mnist", "lenet"): ("optimizer=Momentum(0.9,0.002)", rate(0.05)),  # stopped early there
+}
 
 
 def chosen_among() -> list[Job]:
@@ -181,9 +188,33 @@ def from_trained() -> list[Job]:
     return found
 
 
+def small() -> list[Job]:
+    """Networks without norms, on validation data. How cold natural gradients should be there from random weights (the
+    recipe's .25 is far too cold on CIFAR-10's MLP: a training example costs a sixteenth of a held-out one), and from
+    those of tuned plain training, which has 15,000 steps and `bmr` 10,000 (`docs/lab/notebook.md`)."""
+    found = []
+    places = [(data, network) for data in ("cifar10", "fashion_mnist") for network in ("mlp", "lenet")]
+    for data, network in places:
+        for beta in ("0.5", "1.0", "2.0"):
+            words = (data, network, "bmr-natural", "--set", f"kl_weight={beta}", "--levels", "0.9")
+            found.append(Job(f"cold-{data}-{network}-{beta}", "levels.py", words))
+    for data, network in places:
+        tuned = BEST_PLAIN[data, network]
+        shared = ("--data", data, "--network", network, "--epochs", "100", "--steps", "1000", "--start-epochs", "15")
+        shared += ("--start-set", *tuned, "--samples", "100", "--no-test")
+        first = Job(f"begun-{data}-{network}-dense", "from_trained.py", (*shared, "--only", "dense"))
+        found.append(first)
+        for beta in ("0.25", "0.6", "1.0"):
+            words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
+            words += ("--set", f"kl_weight={beta}")
+            found.append(Job(f"begun-{data}-{network}-{beta}", "from_trained.py", words, after=first.name))
+    return found
+
+
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
-    found = [
+    found = small()
+    found += [
         augmented("cifar10", "bmr-natural", 0.9, 200, 0, FLIPPED),
         augmented("cifar100", "bmr-natural", 0.8, 120, 0, FLIPPED),
         augmented("cifar10", "bmr-natural", 0.0, 200, 0, FLIPPED),
