@@ -198,6 +198,7 @@ def small() -> list[Job]:
         for beta in ("0.5", "1.0", "2.0"):
             words = (data, network, "bmr-natural", "--set", f"kl_weight={beta}", "--levels", "0.9")
             found.append(Job(f"cold-{data}-{network}-{beta}", "levels.py", words))
+        found.append(Job(f"cold-{data}-{network}-bmr", "levels.py", (data, network, "bmr", "--levels", "0.9")))
     for data, network in places:
         tuned = BEST_PLAIN[data, network]
         shared = ("--data", data, "--network", network, "--epochs", "100", "--steps", "1000", "--start-epochs", "15")
