@@ -25,7 +25,7 @@ from .samples import exportable, inputs_for
 from .test_onnx import bound
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: none of cc, gcc, clang is installed")
-NETWORKS = ("lenet", "grouped", "pooled", "table", "vit")
+NETWORKS = ("lenet", "grouped", "pooled", "table", "vit", "stacked")
 
 
 @pytest.fixture(scope="module")
