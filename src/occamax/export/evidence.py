@@ -41,16 +41,22 @@ def rounded(
     has_stds = believed.posterior.has_deviations
     if rounding.is_exact or (rounding.is_untold and not has_stds):
         return None
-    if not has_stds and rounding.bits is None:
+    if not has_stds and (rounding.bits is None or rounding.max_loss is not None):
         raise ExportError(
             "--max-loss, --bytes: this run has a point estimate, which does not say how exactly a weight must be kept. "
-            "Give --bits, or choose another method's run."
+            "Give --bits alone, or choose another method's run."
         )
     weights = np.asarray(model.weights(believed.posterior.point, believed.mask)) if drawn is None else drawn
     layers = _layers(model, believed, kl_weight, weights)
     sizes = model.layout.sizes
     if rounding.bits is not None:
-        return joined(layers, [with_bits(layer, rounding.bits) for layer in layers], weights)
+        found = joined(layers, [with_bits(layer, rounding.bits) for layer in layers], weights)
+        if rounding.max_loss is not None and found.loss > rounding.max_loss:
+            raise ExportError(
+                f"--bits: codes of {rounding.bits} would cost {found.loss:,.0f} nats, more than the "
+                f"{rounding.max_loss:,.0f} of --max-loss. Give more bits, or none: the evidence then decides"
+            )
+        return found
     if rounding.max_bytes is not None:
         return _that_fits(layers, weights, sizes, rounding, form, size_of)
     count = sum(len(layer.values) for layer in layers)

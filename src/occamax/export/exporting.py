@@ -67,7 +67,8 @@ class Measured:
     figures_before: dict[str, float] | None = None  # of the network as it was, on the examples compared
     milliseconds_float: dict[int, tuple[float, float]] | None = None  # of the same in float32, and of the file in int8
     hastened: Hastened | None = None  # what a latency cost
-    instead: Instead | None = None  # onnxruntime's own int8 of the dense network; of ONNX files
+    instead: Instead | None = None  # onnxruntime's own int8 of the dense network
+    no_instead: str = ""  # why there is none
     tempered: float | None = None  # the KL weight of a posterior that was not trained at one
     drawn: int = 0  # networks in the file, where they were drawn from the posterior
     averaged: int = 1  # networks in the file, each at its posterior mean
@@ -76,10 +77,10 @@ class Measured:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
         names = "numbers", "nonzero", "bytes", "zipped", "zipped_masked", "difference", "compared", "figures", "tested"
         found = {**{name: getattr(self, name) for name in names}, "milliseconds": _by_name(self.milliseconds)}
-        if self.instead is not None:
-            beside = {**self.instead._asdict(), "milliseconds": _by_name(self.instead.milliseconds)}
-            found["int8_by_onnxruntime"] = beside
-        return found
+        if self.instead is None:
+            return found | {"no_int8_by_onnxruntime": self.no_instead}
+        beside = {**self.instead._asdict(), "milliseconds": _by_name(self.instead.milliseconds)}
+        return found | {"int8_by_onnxruntime": beside}
 
 
 def _by_name(milliseconds: dict[int, Any]) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def export_network(
         write(files[1], small, source.card, posterior, int8=rounding.int8)
         if rounding.int8:
             write(files[3], small, source.card)
-        found = _measured(source, files, program, limit, rounding.int8)
+        found = _measured(source, files, program, dense, limit, rounding.int8)
         found |= of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
         refuse_ruin(exact, found, rounding)
         card = replace(source.card, figures=found["figures"])  # those of the file
@@ -146,11 +147,12 @@ def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict
 
 @contextmanager
 def _temporary(form: str) -> Iterator[list[Path]]:
-    """Names of the dense file, the small one, one as if nothing had been pruned, the small one in float32, and the
-    dense one in int8."""
+    """Names of the dense file, the small one, one as if nothing had been pruned, the small one in float32; and of the
+    dense one in ONNX, and that in int8."""
     try:
         with TemporaryDirectory() as place:
-            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats", "int8")]
+            own = [f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats")]
+            yield [Path(place) / name for name in (*own, "dense.onnx", "int8.onnx")]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
 
@@ -189,7 +191,7 @@ def _save(out: Path, content: bytes) -> None:
 
 
 def _measured(
-    source: Exportable, files: list[Path], program: Graph, limit: LatencyLimit | None, int8: bool
+    source: Exportable, files: list[Path], program: Graph, dense: Graph, limit: LatencyLimit | None, int8: bool
 ) -> dict[str, Any]:
     """What was read back is what is measured, and compared with the trained network. Where there is a limit on its
     latency, it is timed as the limit was: in the time of the computing thread."""
@@ -206,7 +208,8 @@ def _measured(
     asks = {"dense": before, "file": after}
     if int8:
         asks["floats"] = open_export(files[3], threads=1)[0]
-    if is_onnx and (rival := quantised(files[0], files[4])):
+    rival = quantised(dense, source.card, *files[4:6], inputs[:1])
+    if not isinstance(rival, str):
         asks["instead"] = rival
     times = _timed(asks, inputs, sorted(set(sizes)), clock)
 
@@ -225,7 +228,8 @@ def _measured(
         "compared": compared,
         "figures": figures(found),
         "tested": 0 if source.test is None else len(found),
-        "instead": Instead(*sizes_of(files[4]), own, figures(on_all_cores(asks["instead"], inputs))) if own else None,
+        "instead": Instead(*sizes_of(files[5]), own, figures(on_all_cores(asks["instead"], inputs))) if own else None,
+        "no_instead": rival if isinstance(rival, str) else "",
     }
 
 

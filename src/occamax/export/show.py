@@ -142,6 +142,10 @@ def print_measured(found: "Measured", path: Path) -> None:
         console.print(
             "int8: the dense network quantised by onnxruntime itself, what one would do instead", soft_wrap=True
         )
+    elif found.no_instead:
+        console.print(
+            f"onnxruntime's own int8 of the dense network cannot be had: {escape(found.no_instead)}", soft_wrap=True
+        )
     if found.units:
         units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
         for kept in found.units:
