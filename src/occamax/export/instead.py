@@ -21,7 +21,8 @@ class Instead(NamedTuple):
     bytes: int
     zipped: int
     milliseconds: dict[int, float]  # by batch size, timed in turn with the others
-    figures: dict[str, float]  # on the same test examples; none without a test set
+    figures: dict[str, float]  # on the same test examples, or the first of them; none without a test set
+    tested: int = 0  # on so many
 
 
 def quantised(graph: Graph, card: Card, dense: Path, out: Path, one: np.ndarray) -> Predict | str:

@@ -104,7 +104,7 @@ def smaller(source: Exportable, program: Graph) -> tuple[Graph, list[Kept]]:
     """The network of a file without its dead units, or the average of several; and what was removed where, of the
     first."""
     if source.drawn:
-        found = [compact(program.bind(leaves_of(network_of(source.model, own)))) for own in source.drawn]
+        found = [compact(program.bind(leaves_at(source.model, own))) for own in source.drawn]
     else:
         each = (Traced(source, program), *source.others)
         found = [compact(own.bind(arrays_in_file(one)), parameter_names(one.model.network)) for one, own in each]
@@ -116,7 +116,7 @@ def arrays_in_file(source: Exportable) -> dict[int, np.ndarray]:
     if source.rounded is None:
         return arrays_of(source.model, source.mean, source.believed.mask)
     weights = with_last_divided(source.model, source.rounded, source.temperature)
-    return leaves_of(network_of(source.model, weights))
+    return leaves_at(source.model, weights)
 
 
 def named(source: Exportable, program: Graph) -> Card:
@@ -143,12 +143,24 @@ def trace(source: Exportable) -> Graph:
 
 def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
     """The network's arrays for these latents, by the number of their parameter."""
-    return leaves_of(eqx.filter_jit(model.bind)(latents, mask))
+    return leaves_at(model, np.asarray(_weights(model, latents, mask)))
 
 
-def leaves_of(network: Any) -> dict[int, np.ndarray]:
-    leaves = jtu.tree_leaves(network)
-    return {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(float_leaves(network))}
+@eqx.filter_jit
+def _weights(model: Model, latents: Any, mask: Any) -> Any:
+    return model.weights(latents, mask)
+
+
+def leaves_at(model: Model, weights: np.ndarray) -> dict[int, np.ndarray]:
+    """The network's arrays for a vector of weights, by the number of their parameter; by numpy, with nothing to be
+    compiled."""
+    leaves, places = jtu.tree_leaves(model.network), model.layout.places()
+    found = {}
+    for number, leaf in enumerate(float_leaves(model.network)):
+        own = leaves[leaf]
+        given = np.asarray(weights, np.float32)[slice(*places[leaf])].reshape(own.shape) if leaf in places else own
+        found[number] = np.asarray(given, own.dtype)
+    return found
 
 
 def as_if_unpruned(source: Exportable) -> dict[int, np.ndarray]:
