@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
 import numpy as np
 
 from ..errors import ExportError
@@ -46,7 +46,7 @@ def rounded(
             "--max-loss, --bytes: this run has a point estimate, which does not say how exactly a weight must be kept. "
             "Give --bits alone, or choose another method's run."
         )
-    weights = np.asarray(model.weights(believed.posterior.point, believed.mask)) if drawn is None else drawn
+    weights = weights_of(model, believed.posterior.point, believed.mask) if drawn is None else drawn
     layers = _layers(model, believed, kl_weight, weights)
     sizes = model.layout.sizes
     if rounding.bits is not None:
@@ -129,6 +129,11 @@ def with_last_divided(model: Model, weights: np.ndarray, temperature: float | No
     return divided
 
 
-def network_of(model: Model, weights: np.ndarray) -> Any:
-    """The network with these weights."""
-    return model.layout.bind(model.network, jnp.asarray(weights, jnp.float32))
+@eqx.filter_jit
+def _weights(model: Model, latents: Any, mask: Any) -> Any:
+    return model.weights(latents, mask)
+
+
+def weights_of(model: Model, latents: Any, mask: Any) -> np.ndarray:
+    """The vector of weights made from the latents; compiled once."""
+    return np.asarray(_weights(model, latents, mask))

@@ -22,7 +22,7 @@ from ..structure.reading import read_graph
 from ..structure.unit_search import parameter_names
 from .card import Card
 from .draws import averaged, drawn_weights
-from .evidence import network_of, with_last_divided
+from .evidence import weights_of, with_last_divided
 
 EXAMPLES = 128  # made up where there are none to compare on
 
@@ -143,12 +143,7 @@ def trace(source: Exportable) -> Graph:
 
 def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
     """The network's arrays for these latents, by the number of their parameter."""
-    return leaves_at(model, np.asarray(_weights(model, latents, mask)))
-
-
-@eqx.filter_jit
-def _weights(model: Model, latents: Any, mask: Any) -> Any:
-    return model.weights(latents, mask)
+    return leaves_at(model, weights_of(model, latents, mask))
 
 
 def leaves_at(model: Model, weights: np.ndarray) -> dict[int, np.ndarray]:
@@ -176,21 +171,24 @@ def trained(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
     they are put out: that the file divides its last layer instead is compared too."""
     model, believed = source.model, source.believed
     given = source.drawn if source.rounded is None else (source.rounded,)
-    networks = [network_of(model, own) for own in given] or [model.bind(believed.posterior.point, believed.mask)]
+    vectors = given or [weights_of(model, believed.posterior.point, believed.mask)]
     buffers = believed.buffers or model.buffers
-
-    @eqx.filter_jit
-    def ask(network: Any, inputs: Any) -> Any:
-        outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
-        return model.likelihood.expectation(outputs if source.temperature is None else outputs / source.temperature)
-
+    scale = jnp.float32(1.0 if source.temperature is None else source.temperature)
     others = [trained(other.source) for other in source.others]
 
     def average(inputs: np.ndarray) -> np.ndarray:
-        own = np.mean([np.asarray(ask(network, jnp.asarray(inputs))) for network in networks], 0)
+        own = np.mean([np.asarray(_ask(model, buffers, scale, each, jnp.asarray(inputs))) for each in vectors], 0)
         return np.mean([own, *(other(inputs) for other in others)], 0)
 
     return average
+
+
+@eqx.filter_jit
+def _ask(model: Model, buffers: Any, scale: Any, weights: Any, inputs: Any) -> Any:
+    """One program for all networks of a model, so that it is compiled once."""
+    network = model.layout.bind(model.network, jnp.asarray(weights, jnp.float32))
+    outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
+    return model.likelihood.expectation(outputs / scale)
 
 
 def examples_of(source: Exportable, program: Graph) -> np.ndarray:
