@@ -104,7 +104,8 @@ def smaller(source: Exportable, program: Graph) -> tuple[Graph, list[Kept]]:
     """The network of a file without its dead units, or the average of several; and what was removed where, of the
     first."""
     if source.drawn:
-        found = [compact(program.bind(leaves_at(source.model, own))) for own in source.drawn]
+        names = parameter_names(source.model.network)
+        found = [compact(program.bind(leaves_at(source.model, own)), names) for own in source.drawn]
     else:
         each = (Traced(source, program), *source.others)
         found = [compact(own.bind(arrays_in_file(one)), parameter_names(one.model.network)) for one, own in each]
