@@ -216,7 +216,7 @@ def _measured(
     asks = {"dense": before, "file": after}
     if int8:
         asks["floats"] = open_export(files[3], threads=1)[0]
-    rival = quantised(dense, source.card, *files[4:6], inputs[:1])
+    rival = quantised(dense, source.card, files[4], files[5], inputs[:1])
     if not isinstance(rival, str):
         asks["instead"] = rival
     times = _timed(asks, inputs, sorted(set(sizes)), clock)

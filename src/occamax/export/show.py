@@ -139,15 +139,8 @@ def print_measured(found: "Measured", path: Path) -> None:
     if found.tested:
         fewer = f"; under `dense` on {found.tested_before:,}" if 0 < found.tested_before < found.tested else ""
         console.print(f"on {found.tested:,} test examples{fewer}", soft_wrap=True)
-    if found.instead is not None:
-        fewer = f"; on {found.instead.tested:,} examples" if 0 < found.instead.tested < found.tested else ""
-        console.print(
-            f"int8: the dense network quantised by onnxruntime itself, what one would do instead{fewer}", soft_wrap=True
-        )
-    elif found.no_instead:
-        console.print(
-            f"onnxruntime's own int8 of the dense network cannot be had: {escape(found.no_instead)}", soft_wrap=True
-        )
+    if about := _about_int8(found):
+        console.print(escape(about), soft_wrap=True)
     if found.units:
         units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
         for kept in found.units:
@@ -175,6 +168,13 @@ def print_measured(found: "Measured", path: Path) -> None:
         f"largest difference {found.difference_of}: {found.difference:.1e}, on {found.compared:,} examples",
         soft_wrap=True,
     )
+
+
+def _about_int8(found: "Measured") -> str:
+    if found.instead is None:
+        return found.no_instead and f"onnxruntime's own int8 of the dense network cannot be had: {found.no_instead}"
+    fewer = f"; on {found.instead.tested:,} examples" if 0 < found.instead.tested < found.tested else ""
+    return f"int8: the dense network quantised by onnxruntime itself, what one would do instead{fewer}"
 
 
 def _what_it_is(found: "Measured") -> str:
