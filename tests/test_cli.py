@@ -126,6 +126,8 @@ def test_runs_are_compared(kinds, prices, shapes, tmp_path):
 def test_what_is_exported_answers_about_files(kinds, place):
     out, _ = kinds
     assert "network" in command("export", out, "--bits", 32).replace("\n", "")
+    with pytest.raises(ArgumentError, match="--batch: 128 given without --latency"):
+        command("export", out, "--batch", 128)
     (place / "new.csv").write_text("length,width,colour,price\n7.5,2.0,red,140\n2.5,2.0,blue,140\n")
     said = command("predict", out / "network.onnx", place / "new.csv", "--json")
     answers = [json.loads(line) for line in said.splitlines()]

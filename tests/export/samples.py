@@ -52,6 +52,22 @@ class Recurrent(eqx.Module):
         return self.head(state[0] if isinstance(state, tuple) else state)
 
 
+class Stacked(eqx.Module):
+    """Residual layers in one stack of weights, which a scan runs through."""
+
+    blocks: eqx.nn.Linear
+    head: eqx.nn.Linear
+
+    def __init__(self):
+        make = lambda key: eqx.nn.Linear(6, 6, key=key)  # noqa: E731
+        self.blocks, self.head = eqx.filter_vmap(make)(jax.random.split(KEY, 3)), linear(6, 3)
+
+    def __call__(self, x):
+        arrays, rest = eqx.partition(self.blocks, eqx.is_array)
+        layer = lambda x, own: (x + jnp.tanh(eqx.combine(own, rest)(x)), None)  # noqa: E731
+        return self.head(jax.lax.scan(layer, x, arrays)[0])
+
+
 class Text(eqx.Module):
     """Tokens, positions, one layer of attention."""
 
@@ -109,6 +125,7 @@ MAKE = {
     "residual": (lambda: eqx.nn.make_with_state(Residual)(), (2, 8, 8), "uint8", PIXELS),
     "gru": (lambda: Recurrent(eqx.nn.GRUCell(3, 5, key=KEY), linear(5, 3)), (6, 3), "float32", jnp.asarray),
     "lstm": (lambda: Recurrent(eqx.nn.LSTMCell(3, 5, key=KEY), linear(5, 3)), (6, 3), "float32", jnp.asarray),
+    "stacked": (Stacked, (6,), "float32", jnp.asarray),
     "text": (text, (5,), "int32", jnp.asarray),
     "grouped": (
         lambda: layers(

@@ -16,9 +16,12 @@ from occamax.evaluation.temperature import outputs_of_draws
 from occamax.export import arrays_file
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, export_network, trained
+from occamax.export.instead import quantised
 from occamax.export.measuring import figures_of
 from occamax.export.posterior_file import mutual_information
 from occamax.export.predictor import FORMATS, open_export, open_posterior
+from occamax.export.rounding import Rounding
+from occamax.export.source import arrays_of, examples_of, trace
 from occamax.inference.posteriors import Point
 from occamax.storage import load_arrays, save_arrays
 from occamax.structure.compaction import compact
@@ -78,7 +81,30 @@ def test_what_one_would_do_instead_stands_beside_it(files):
     assert rival.figures["nll"] != measured.figures["nll"]
     kept = measured.as_data()["int8_by_onnxruntime"]
     assert json.loads(json.dumps(kept))["milliseconds"].keys() == {"1", "128"}
-    assert files["safetensors"][1].instead is None
+    assert files["safetensors"][1].instead.bytes == pytest.approx(rival.bytes, rel=0.01)  # beside any format
+
+
+def test_that_there_is_no_int8_form_is_said_with_its_reason(capsys, tmp_path):
+    """A batch that onnxruntime cannot run is not a failure of the export."""
+    source = exportable("mlp")
+    program = trace(source)
+    dense = program.bind(arrays_of(source.model, source.mean, source.believed.mask))
+    paths = tmp_path / "dense.onnx", tmp_path / "int8.onnx"
+    why = quantised(dense, source.card, *paths, np.zeros((1, 9), np.float32))
+    assert "InvalidArgument" in why
+    paths[0].write_bytes(b"nothing")
+    why = quantised(dense, source.card, *paths, examples_of(source, program)[:1])
+    assert why
+    assert "\n" not in why
+
+
+def test_bits_beside_a_loss_that_they_may_cost(tmp_path):
+    source, path = exportable("mlp"), tmp_path / "x.safetensors"
+    found = export_network(source, path, "safetensors", rounding=Rounding(bits=3, max_loss=1e9))
+    assert found.loss > 0
+    assert set(found.levels) == {7}
+    with pytest.raises(ExportError, match=r"--bits: codes of 3 would cost [\d,]+ nats, more than the 0 of --max-loss"):
+        export_network(source, path, "safetensors", rounding=Rounding(bits=3, max_loss=1e-9))
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -25,7 +25,7 @@ from .samples import exportable, inputs_for
 from .test_onnx import bound
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: none of cc, gcc, clang is installed")
-NETWORKS = ("lenet", "grouped", "pooled", "table", "vit")
+NETWORKS = ("lenet", "grouped", "pooled", "table", "vit", "stacked")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,7 @@ def test_draws_in_one_file_say_what_the_posterior_says(tmp_path):
     assert np.allclose(open_export(path)[0](inputs), expected.expectation, atol=SINGLE)
     assert not np.allclose(trained(source)(inputs), expected.expectation, atol=1e-2)
     assert found.difference < SINGLE
+    assert [kept.where for kept in found.units] == ["inputs", "layers.0", "layers.1", "layers.2"]
     for words, options in (("--draws: 0", {"draws": 0}), ("--posterior", {"with_posterior": True})):
         with pytest.raises(ExportError, match=words):
             export_network(source, path, "onnx", **options)

@@ -12,13 +12,12 @@ import pytest
 
 from occamax.errors import ArgumentError, ExportError
 from occamax.export import exporting, hastening, moving
-from occamax.export.evidence import network_of
 from occamax.export.exporting import export_network
 from occamax.export.hastening import Hastened, LatencyLimit, hastened
 from occamax.export.predictor import open_export
 from occamax.export.rounding import Rounding
 from occamax.export.show import _cost_of_latency, print_measured
-from occamax.export.source import Training, leaves_of, trace
+from occamax.export.source import Training, leaves_at, trace
 from occamax.export.unit_costs import measured
 from occamax.export.unit_order import UnitOrder
 from occamax.export.unit_times import Clock, microseconds_each
@@ -38,7 +37,7 @@ def by_numbers(monkeypatch):
     """A microsecond a number, in place of a clock."""
 
     def took(self, networks):
-        arrays = [leaves_of(network_of(self.model, weights)) for weights in networks]
+        arrays = [leaves_at(self.model, weights) for weights in networks]
         return [count(compact(self.program.bind(own))[0]) / 1e3 for own in arrays]
 
     monkeypatch.setattr(Clock, "milliseconds", took)

@@ -117,7 +117,7 @@ def test_a_point_estimate_has_equal_weights():
 @pytest.mark.parametrize(
     ("options", "word"),
     [({"bits": 9}, "--bits"), ({"max_loss": 0.0}, "--max-loss"), ({"max_bytes": 0}, "--bytes"),
-     ({"bits": 4, "max_loss": 1.0}, "--bits")],
+     ({"bits": 4, "max_bytes": 1000}, "--bits")],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options, word):
     with pytest.raises(ExportError, match=word):

@@ -146,5 +146,12 @@ def test_what_was_measured_is_printed(capsys, tmp_path):
     ):
         assert text in printed
     assert "tempered" not in printed
+    assert "thread ms" not in printed
+    print_measured(replace(measured, is_thread_time=True, tested_before=40), tmp_path / "x.onnx")
+    printed = capsys.readouterr().out
+    assert "thread ms at batch 128" in printed
+    assert "on 50 test examples; under `dense` on 40" in printed
+    print_measured(replace(measured, instead=None, no_instead="KeyError: 'x'"), tmp_path / "x.onnx")
+    assert "cannot be had: KeyError: 'x'" in capsys.readouterr().out
     print_measured(replace(measured, tempered=0.6), tmp_path / "x.onnx")
     assert "of a tempered posterior: KL weight 0.6" in capsys.readouterr().out

@@ -11,8 +11,9 @@ from occamax.structure.compaction import Kept, compact, count, count_nonzero
 from occamax.structure.interpreter import evaluate
 from occamax.structure.trace import trace
 from occamax.structure.unit_search import parameter_names
+from occamax.structure.unrolling import unrolled
 
-from .zoo import KEYS, NETWORKS, Traced, nn
+from .zoo import NETWORKS, Traced
 
 SAME = 1e-11  # in double precision, relative to the largest output
 SAME_SINGLE = 1e-5
@@ -286,15 +287,40 @@ def test_preprocessing_before_the_first_matrix(x64):
     assert difference(graph, small, (2, 3)) < SAME
 
 
-def test_a_layer_in_a_scan_stays_as_it_is(x64):
-    layers = nn.Linear(4, 4, key=KEYS[0])
-    weights = np.stack([np.asarray(layers.weight)] * 3)
-    weights[:, 1] = 0
+def test_layers_in_a_scan_lose_units_of_their_own(x64):
+    """Unit 1 of the first layer and unit 2 of the second; those of the third are the outputs."""
+    weights = np.random.default_rng(0).normal(size=(3, 4, 4))
+    weights[0, 1] = weights[1, 2] = 0
 
     def network(arrays, x):
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w.T), None), x, arrays[0])[0]
 
     graph = traced(network, [weights], (4,))
-    small, _ = compact(graph)
-    assert count(small) == count(graph)
+    small, report = compact(graph)
+    assert count(small) == 3 * 4 + 3 * 3 + 4 * 3
+    assert [(kept.before, kept.after) for kept in report if kept.where != "inputs"] == [(4, 3), (4, 3)]
     assert difference(graph, small, (4,)) < SAME
+
+
+def test_a_scan_backwards_that_puts_out_each_step_is_the_same_written_out(x64):
+    """Stacks in a stack: two times two layers, the last first, of which all that is between is put out."""
+    weights = np.random.default_rng(0).normal(size=(2, 2, 4, 4))
+
+    def network(arrays, x):
+        step = lambda x, w: (jnp.tanh(x @ w.T), x.sum(1))  # noqa: E731
+        outer = lambda x, stack: jax.lax.scan(step, x, stack)  # noqa: E731
+        last, between = jax.lax.scan(outer, x, arrays[0], reverse=True)
+        return jnp.concatenate([last, between.reshape(4, -1).T], 1)
+
+    graph = traced(network, [weights], (4,))
+    written, pieces = unrolled(graph)
+    assert not any(node.op == "scan" for node in written.nodes)
+    assert difference(graph, written, (4,)) < SAME
+    assert sorted((piece.layers, piece.start) for piece in pieces.values()) == [
+        ((i, j), 16 * (2 * i + j)) for i in (0, 1) for j in (0, 1)
+    ]
+
+
+def test_a_scan_along_a_sequence_stays(x64):
+    one = Traced("gru", np.float64)
+    assert [node.op for node in unrolled(one.graph)[0].nodes].count("scan") == 1

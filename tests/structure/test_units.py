@@ -64,6 +64,11 @@ EXPECTED = {  # name → (places, how many units, how many weights go with one),
     "dense": [("first", 4, 6 + 1 + 5 + 3), ("second", 5, 10 + 1 + 3)],
     "depthwise": [("first", 4, 9 + 1 + 2 * (9 + 1) + 2 * 5), ("mix", 5, 8 + 1 + 3 * 16)],
     "gru": [("hidden", 7, 6 + 1 + 2)],
+    "stacked": [
+        ("embed", 6, 5 + 1 + 2 * (7 + 7 + 1) + 3),
+        *((f"blocks.{layer}.0", 7, 6 + 1 + 6) for layer in (0, 1)),
+        *((f"blocks.{layer} branch", 1, 2 * 6 * 7 + 7 + 6) for layer in (0, 1)),
+    ],
 }
 
 
@@ -96,7 +101,7 @@ def test_compaction_removes_exactly_the_units_that_are_marked(name):
     }
 
 
-@pytest.mark.parametrize("name", ["mixer", "vit", "resnet", "attention"])
+@pytest.mark.parametrize("name", ["mixer", "vit", "resnet", "attention", "stacked"])
 def test_a_branch_that_is_marked_is_computed_no_more(name):
     """The stream is what it was without the branch: nothing of the branch is left, and all else is."""
     one = Traced(name)

@@ -126,6 +126,28 @@ class GRU(eqx.Module):
         return self.head(jax.nn.relu(self.hidden(state)))
 
 
+class Stacked(eqx.Module):
+    """Two residual blocks in one stack of weights, which a scan runs through."""
+
+    embed: nn.Linear
+    blocks: tuple[nn.Linear, nn.Linear]
+    head: nn.Linear
+
+    def __init__(self):
+        stack = lambda *sizes: eqx.filter_vmap(lambda key: nn.Linear(*sizes, key=key))(KEYS[:2])  # noqa: E731
+        self.embed, self.blocks = nn.Linear(5, 6, key=KEYS[2]), (stack(6, 7), stack(7, 6))
+        self.head = nn.Linear(6, 3, key=KEYS[3])
+
+    def __call__(self, x):
+        arrays, rest = eqx.partition(self.blocks, eqx.is_array)
+
+        def block(stream, own):
+            widen, narrow = eqx.combine(own, rest)
+            return stream + narrow(jax.nn.relu(widen(stream))), None
+
+        return self.head(jax.lax.scan(block, self.embed(x), arrays)[0])
+
+
 def _sequential():
     return nn.Sequential(
         [
@@ -156,6 +178,7 @@ NETWORKS = {  # name → how it is made, the shape of one example
     "dense": (Dense, (6,)),
     "depthwise": (Depthwise, (1, 8, 8)),
     "gru": (GRU, (4, 3)),
+    "stacked": (Stacked, (5,)),
 }
 
 

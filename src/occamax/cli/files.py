@@ -52,6 +52,10 @@ def export(  # an option each
         raise ArgumentError(f"--out: {path} should end in .{format}, so that `occamax predict` knows what it is")
     options = {"bits": bits, "max_loss": max_loss, "max_bytes": whole_number("--bytes", max_bytes), "draws": draws}
     options |= {"int8": int8, "latency": milliseconds("--latency", latency), "batch": batch}
+    if batch != 1 and latency is None:
+        raise ArgumentError(
+            f"--batch: {batch} given without --latency, whose calls it is of; every export times 1 and 128"
+        )
     found = load_run(run, network, checkpoint)
     if isinstance(found, Ensemble):
         options = _for_ensemble(options | {"posterior": posterior})

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import ExportError
 from ..structure.graph import Graph, Shape, sized
+from ..structure.unrolling import unrolled
 from . import absorbing
 from .c_ops import RULES
 from .card import Card
@@ -171,7 +172,7 @@ class Writer:
 
 def write_c(graph: Graph, card: Card, name: str = "predict", as_usual: bool = False) -> Header:
     """The header. `as_usual`: every weight as a float, zeros too. An operation that has no form is refused by name."""
-    graph = recognised(graph)
+    graph = recognised(unrolled(graph)[0])
     for rule in (absorbing.before, absorbing.before, absorbing.after):
         graph = rewritten(graph, rule)
     (value,), (result,) = graph.inputs, graph.outputs

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
 import numpy as np
 
 from ..errors import ExportError
@@ -41,16 +41,22 @@ def rounded(
     has_stds = believed.posterior.has_deviations
     if rounding.is_exact or (rounding.is_untold and not has_stds):
         return None
-    if not has_stds and rounding.bits is None:
+    if not has_stds and (rounding.bits is None or rounding.max_loss is not None):
         raise ExportError(
             "--max-loss, --bytes: this run has a point estimate, which does not say how exactly a weight must be kept. "
-            "Give --bits, or choose another method's run."
+            "Give --bits alone, or choose another method's run."
         )
-    weights = np.asarray(model.weights(believed.posterior.point, believed.mask)) if drawn is None else drawn
+    weights = weights_of(model, believed.posterior.point, believed.mask) if drawn is None else drawn
     layers = _layers(model, believed, kl_weight, weights)
     sizes = model.layout.sizes
     if rounding.bits is not None:
-        return joined(layers, [with_bits(layer, rounding.bits) for layer in layers], weights)
+        found = joined(layers, [with_bits(layer, rounding.bits) for layer in layers], weights)
+        if rounding.max_loss is not None and found.loss > rounding.max_loss:
+            raise ExportError(
+                f"--bits: codes of {rounding.bits} would cost {found.loss:,.0f} nats, more than the "
+                f"{rounding.max_loss:,.0f} of --max-loss. Give more bits, or none: the evidence then decides"
+            )
+        return found
     if rounding.max_bytes is not None:
         return _that_fits(layers, weights, sizes, rounding, form, size_of)
     count = sum(len(layer.values) for layer in layers)
@@ -123,6 +129,11 @@ def with_last_divided(model: Model, weights: np.ndarray, temperature: float | No
     return divided
 
 
-def network_of(model: Model, weights: np.ndarray) -> Any:
-    """The network with these weights."""
-    return model.layout.bind(model.network, jnp.asarray(weights, jnp.float32))
+@eqx.filter_jit
+def _weights(model: Model, latents: Any, mask: Any) -> Any:
+    return model.weights(latents, mask)
+
+
+def weights_of(model: Model, latents: Any, mask: Any) -> np.ndarray:
+    """The vector of weights made from the latents; compiled once."""
+    return np.asarray(_weights(model, latents, mask))

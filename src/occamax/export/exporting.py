@@ -2,7 +2,7 @@
 
 import gzip
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,8 +39,11 @@ PARITY = 1e-4  # largest difference of a probability, float32 in another order o
 PARITY_INT8 = 0.005  # mean difference of a probability, where whole numbers are multiplied
 COMPARED_SECONDS = 3.0  # how long the trained network is asked what the file should say
 TESTED_SECONDS = 60.0  # how long a file that numpy runs is asked about the test set
+RIVAL_SECONDS = 3.0  # how long the dense network in int8 is asked about the test set
 TIMED_SECONDS = 0.6  # of calls in turn, for each batch size
 BATCHES = (1, 128)  # examples in a call that is timed
+
+Figures = Callable[[np.ndarray], dict[str, float]]  # of answers about the first test examples
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Measured:
     bytes: tuple[int, int]
     zipped: tuple[int, int]  # of the dense network as if nothing had been removed, and of the file
     zipped_masked: int  # of the dense network with zeros for what was removed
-    milliseconds: dict[int, tuple[float, float]]  # by batch size; of the computing thread, if a latency was asked for
+    milliseconds: dict[int, tuple[float, float]]  # by batch size
     difference: float  # the largest between the trained network and the file
     difference_of: str
     compared: int  # on so many examples
@@ -64,10 +67,13 @@ class Measured:
     loss_examples: int = 0  # training examples that it was measured on; without any the posterior predicts it
     levels: tuple[int, ...] = ()  # values of each layer's codebook
     removed: int = 0  # weights that became zero when they were rounded
-    figures_before: dict[str, float] | None = None  # of the network as it was, on the examples compared
+    figures_before: dict[str, float] | None = None  # of the network as it was
+    tested_before: int = 0  # on so many examples of the test set, as long as they took
+    is_thread_time: bool = False  # milliseconds of the computing thread: other work on the machine does not count
     milliseconds_float: dict[int, tuple[float, float]] | None = None  # of the same in float32, and of the file in int8
     hastened: Hastened | None = None  # what a latency cost
-    instead: Instead | None = None  # onnxruntime's own int8 of the dense network; of ONNX files
+    instead: Instead | None = None  # onnxruntime's own int8 of the dense network
+    no_instead: str = ""  # why there is none
     tempered: float | None = None  # the KL weight of a posterior that was not trained at one
     drawn: int = 0  # networks in the file, where they were drawn from the posterior
     averaged: int = 1  # networks in the file, each at its posterior mean
@@ -76,10 +82,10 @@ class Measured:
         """Sizes, latencies and figures as plain values, the dense network's before the file's."""
         names = "numbers", "nonzero", "bytes", "zipped", "zipped_masked", "difference", "compared", "figures", "tested"
         found = {**{name: getattr(self, name) for name in names}, "milliseconds": _by_name(self.milliseconds)}
-        if self.instead is not None:
-            beside = {**self.instead._asdict(), "milliseconds": _by_name(self.instead.milliseconds)}
-            found["int8_by_onnxruntime"] = beside
-        return found
+        if self.instead is None:
+            return found | {"no_int8_by_onnxruntime": self.no_instead}
+        beside = {**self.instead._asdict(), "milliseconds": _by_name(self.instead.milliseconds)}
+        return found | {"int8_by_onnxruntime": beside}
 
 
 def _by_name(milliseconds: dict[int, Any]) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def export_network(
         write(files[1], small, source.card, posterior, int8=rounding.int8)
         if rounding.int8:
             write(files[3], small, source.card)
-        found = _measured(source, files, program, limit, rounding.int8)
+        found = _measured(source, files, program, dense, limit, rounding.int8)
         found |= of_rounding(losses) | _before(exact, program, changed=cost is not None or bool(losses))
         refuse_ruin(exact, found, rounding)
         card = replace(source.card, figures=found["figures"])  # those of the file
@@ -146,11 +152,12 @@ def _sizes(form: str, contents: list[bytes], dense: Graph, small: Graph) -> dict
 
 @contextmanager
 def _temporary(form: str) -> Iterator[list[Path]]:
-    """Names of the dense file, the small one, one as if nothing had been pruned, the small one in float32, and the
-    dense one in int8."""
+    """Names of the dense file, the small one, one as if nothing had been pruned, the small one in float32; and of the
+    dense one in ONNX, and that in int8."""
     try:
         with TemporaryDirectory() as place:
-            yield [Path(place) / f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats", "int8")]
+            own = [f"{name}.{form}" for name in ("dense", "small", "unpruned", "floats")]
+            yield [Path(place) / name for name in (*own, "dense.onnx", "int8.onnx")]
     except OSError as error:
         raise ExportError(f"the temporary folder cannot be written ({error.strerror or error}); free space") from error
 
@@ -160,7 +167,8 @@ def _before(source: Exportable, program: Graph, changed: bool) -> dict[str, Any]
     if not changed or source.test is None:
         return {}
     answers = in_parts(trained(source), examples_of(source, program), COMPARED_SECONDS)
-    return {"figures_before": figures_of(answers, np.asarray(source.test[1]), source.is_classes)}
+    figures = figures_of(answers, np.asarray(source.test[1]), source.is_classes)
+    return {"figures_before": figures, "tested_before": len(answers)}
 
 
 def _check_names(out: Path, form: str, with_posterior: bool, draws: int | None, int8: bool, has_limit: bool) -> None:
@@ -189,10 +197,10 @@ def _save(out: Path, content: bytes) -> None:
 
 
 def _measured(
-    source: Exportable, files: list[Path], program: Graph, limit: LatencyLimit | None, int8: bool
+    source: Exportable, files: list[Path], program: Graph, dense: Graph, limit: LatencyLimit | None, int8: bool
 ) -> dict[str, Any]:
-    """What was read back is what is measured, and compared with the trained network. Where there is a limit on its
-    latency, it is timed as the limit was: in the time of the computing thread."""
+    """What was read back is what is measured, and compared with the trained network. What computes in one thread is
+    timed in its own time: on a busy machine a long call waits for others more often than a short one."""
     before, after = (open_export(file, threads=1)[0] for file in files[:2])
     inputs = examples_of(source, program)
     expected = in_parts(trained(source), inputs, COMPARED_SECONDS)
@@ -202,11 +210,14 @@ def _measured(
     differences = _differences(source, expected[:compared], found[:compared])
     what = "of a probability" if source.is_classes else "as a share of the targets' deviation"
     _check_parity(differences, what, int8)
-    sizes, clock = (BATCHES, time.perf_counter) if limit is None else ((*BATCHES, limit.batch), time.thread_time)
+    sizes = BATCHES if limit is None else (*BATCHES, limit.batch)
+    is_thread_time = files[1].suffix != ".safetensors"  # numpy takes several
+    clock = time.thread_time if is_thread_time else time.perf_counter
     asks = {"dense": before, "file": after}
     if int8:
         asks["floats"] = open_export(files[3], threads=1)[0]
-    if is_onnx and (rival := quantised(files[0], files[4])):
+    rival = quantised(dense, source.card, files[4], files[5], inputs[:1])
+    if not isinstance(rival, str):
         asks["instead"] = rival
     times = _timed(asks, inputs, sorted(set(sizes)), clock)
 
@@ -216,7 +227,6 @@ def _measured(
     def figures(answers: np.ndarray) -> dict[str, float]:
         return {} if source.test is None else figures_of(answers, np.asarray(source.test[1]), source.is_classes)
 
-    own = {size: laps["instead"] for size, laps in times.items()} if "instead" in asks else {}
     return {
         "milliseconds": beside("dense"),
         "milliseconds_float": beside("floats") if int8 else None,
@@ -225,8 +235,18 @@ def _measured(
         "compared": compared,
         "figures": figures(found),
         "tested": 0 if source.test is None else len(found),
-        "instead": Instead(*sizes_of(files[4]), own, figures(on_all_cores(asks["instead"], inputs))) if own else None,
-    }
+        "is_thread_time": is_thread_time,
+    } | _instead(rival, files[5], inputs, times, figures)
+
+
+def _instead(
+    rival: Predict | str, file: Path, inputs: np.ndarray, times: dict[int, dict[str, float]], figures: Figures
+) -> dict[str, Any]:
+    """What the dense network is in int8, or why there is none."""
+    if isinstance(rival, str):
+        return {"no_instead": rival}
+    answers, laps = on_all_cores(rival, inputs, RIVAL_SECONDS), {size: own["instead"] for size, own in times.items()}
+    return {"instead": Instead(*sizes_of(file), laps, figures(answers), len(answers))}
 
 
 def _check_parity(differences: np.ndarray, what: str, int8: bool) -> None:

@@ -16,7 +16,7 @@ from ..errors import ExportError
 from ..structure.graph import Graph
 from ..structure.unit_search import find_units
 from ..structure.units import Units
-from .evidence import weight_stds
+from .evidence import weight_stds, weights_of
 from .moving import MOST_LOST, Repairing, without
 from .rounding import Rounding
 from .source import Exportable, examples_of
@@ -117,7 +117,7 @@ def _units_of(source: Exportable) -> tuple[Units, ...]:
 def _order(source: Exportable, kinds: tuple[Units, ...], clock: Clock) -> UnitOrder:
     """The units of the source as it is now, weighed and timed."""
     model, believed = source.model, source.believed
-    weights, mask = np.asarray(model.weights(believed.posterior.point, believed.mask)), np.asarray(believed.mask)
+    weights, mask = weights_of(model, believed.posterior.point, believed.mask), np.asarray(believed.mask)
     losses = np.where(mask, 0.5 * source.kl_weight * (weights / weight_stds(model, believed)) ** 2, 0.0)
     return UnitOrder(kinds, np.where(mask, weights, np.float32(0)), losses.astype(np.float32), clock)
 

@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..structure.graph import Graph
+from .card import Card
 from .predictor import Predict
+from .writing import write
+
+MOST_SAID = 300  # characters of why it cannot be had
 
 
 class Instead(NamedTuple):
@@ -16,29 +21,32 @@ class Instead(NamedTuple):
     bytes: int
     zipped: int
     milliseconds: dict[int, float]  # by batch size, timed in turn with the others
-    figures: dict[str, float]  # on the same test examples; none without a test set
+    figures: dict[str, float]  # on the same test examples, or the first of them; none without a test set
+    tested: int = 0  # on so many
 
 
-def quantised(dense: Path, out: Path) -> Predict | None:
-    """Writes the int8 form of a dense ONNX file, and says how it is asked, on one core. None where onnxruntime's
-    quantiser is not there or cannot do this network."""
-    import onnxruntime
-
+def quantised(graph: Graph, card: Card, dense: Path, out: Path, one: np.ndarray) -> Predict | str:
+    """Writes a dense network as an ONNX file, unless that is there, and the int8 form of that; and says how the latter
+    is asked, on one core. Where that cannot be had, or cannot answer about `one` input, why."""
     root = logging.getLogger()
     level = root.level
     try:
+        import onnxruntime
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
+        if not dense.exists():
+            write(dense, graph, card, as_usual=True)
         root.setLevel(logging.ERROR)  # it advises a pre-processing step through the root logger
         quantize_dynamic(dense, out, weight_type=QuantType.QInt8)
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads, settings.log_severity_level = 1, 3
         session = onnxruntime.InferenceSession(out.read_bytes(), settings, providers=["CPUExecutionProvider"])
-    except Exception:  # it is somebody else's program on any network: without it the export goes on
-        return None
+        name = session.get_inputs()[0].name
+        session.run(None, {name: one})
+    except Exception as error:  # it is somebody else's program on any network: without it the export goes on
+        return " ".join(f"{type(error).__name__}: {error}".split())[:MOST_SAID]
     finally:
         root.setLevel(level)
-    name = session.get_inputs()[0].name
     return lambda inputs: np.asarray(session.run(None, {name: inputs})[0])
 
 

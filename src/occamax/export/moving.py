@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import ExportError
 from ..inference.posteriors import IndependentNormals
 from ..reduction.repairing import Examples, Repair, batched, outputs_of_all, repaired
+from .evidence import weights_of
 from .rounding import Rounded, Rounding
 from .source import Exportable
 
@@ -80,7 +81,7 @@ class Repairing:
 def _outputs(source: Exportable, examples: Examples) -> jnp.ndarray:
     model, believed = source.model, source.believed
     weights = (
-        model.weights(believed.posterior.point, believed.mask)
+        jnp.asarray(weights_of(model, believed.posterior.point, believed.mask))
         if source.rounded is None
         else jnp.asarray(source.rounded)
     )

@@ -35,8 +35,8 @@ PRICES = 1e-7, 1e3  # nats for a bit
 @dataclass(frozen=True)
 class Rounding:
     """**bits** of a code, the same in all layers; 32 keeps the weights as they are, None lets the evidence decide.
-    **max_loss** nats that rounding may cost, over the data set. **max_bytes** of the file: weights are rounded, and
-    removed, until it fits. **int8** multiplies by whole numbers."""
+    **max_loss** nats that rounding may cost, over the data set; with **bits** more is refused.
+    **max_bytes** of the file: weights are rounded, and removed, until it fits. **int8** multiplies by whole numbers."""
 
     bits: int | None = None
     max_loss: float | None = None
@@ -50,8 +50,8 @@ class Rounding:
             raise ExportError(f"--max-loss: {self.max_loss:g} given; it must be a positive number of nats")
         if self.max_bytes is not None and self.max_bytes < 1:
             raise ExportError(f"--bytes: {self.max_bytes} given; it must be a positive number of bytes")
-        if self.bits is not None and (self.max_loss is not None or self.max_bytes is not None):
-            raise ExportError("--bits: fixes the size of every codebook; leave out --max-loss and --bytes")
+        if self.bits is not None and self.max_bytes is not None:
+            raise ExportError("--bits: fixes the size of every codebook, which --bytes chooses; leave one of them out")
 
     @property
     def is_untold(self) -> bool:

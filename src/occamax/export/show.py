@@ -137,11 +137,10 @@ def print_measured(found: "Measured", path: Path) -> None:
     console = Console(highlight=False)
     console.print(_comparison(found, path))
     if found.tested:
-        console.print(f"on {found.tested:,} test examples", soft_wrap=True)
-    if found.instead is not None:
-        console.print(
-            "int8: the dense network quantised by onnxruntime itself, what one would do instead", soft_wrap=True
-        )
+        fewer = f"; under `dense` on {found.tested_before:,}" if 0 < found.tested_before < found.tested else ""
+        console.print(f"on {found.tested:,} test examples{fewer}", soft_wrap=True)
+    if about := _about_int8(found):
+        console.print(escape(about), soft_wrap=True)
     if found.units:
         units = Table("units", "before", "after", "", box=SIMPLE_HEAD)
         for kept in found.units:
@@ -171,6 +170,13 @@ def print_measured(found: "Measured", path: Path) -> None:
     )
 
 
+def _about_int8(found: "Measured") -> str:
+    if found.instead is None:
+        return found.no_instead and f"onnxruntime's own int8 of the dense network cannot be had: {found.no_instead}"
+    fewer = f"; on {found.instead.tested:,} examples" if 0 < found.instead.tested < found.tested else ""
+    return f"int8: the dense network quantised by onnxruntime itself, what one would do instead{fewer}"
+
+
 def _what_it_is(found: "Measured") -> str:
     if found.drawn:
         return f"the average of {found.drawn} networks drawn from the posterior"
@@ -195,7 +201,7 @@ def _comparison(found: "Measured", path: Path) -> Table:
     for name, (before, after) in rows.items():
         row(name, f"{before:,}", f"{sizes[name]:,}" if name in sizes else "", f"{after:,}", _ratio(before, after))
     row("  with its zeros", f"{found.zipped_masked:,}", "", "", _ratio(found.zipped_masked, found.zipped[1]))
-    clock = "ms" if found.hastened is None else "thread ms"  # what a limit is about
+    clock = "thread ms" if found.is_thread_time else "ms"
     for batch, (before, after) in found.milliseconds.items():
         own = "" if rival is None else f"{rival.milliseconds[batch]:.3f}"
         row(f"{clock} at batch {batch}", f"{before:.3f}", own, f"{after:.3f}", _ratio(before, after))

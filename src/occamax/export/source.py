@@ -22,7 +22,7 @@ from ..structure.reading import read_graph
 from ..structure.unit_search import parameter_names
 from .card import Card
 from .draws import averaged, drawn_weights
-from .evidence import network_of, with_last_divided
+from .evidence import weights_of, with_last_divided
 
 EXAMPLES = 128  # made up where there are none to compare on
 
@@ -104,7 +104,8 @@ def smaller(source: Exportable, program: Graph) -> tuple[Graph, list[Kept]]:
     """The network of a file without its dead units, or the average of several; and what was removed where, of the
     first."""
     if source.drawn:
-        found = [compact(program.bind(leaves_of(network_of(source.model, own)))) for own in source.drawn]
+        names = parameter_names(source.model.network)
+        found = [compact(program.bind(leaves_at(source.model, own)), names) for own in source.drawn]
     else:
         each = (Traced(source, program), *source.others)
         found = [compact(own.bind(arrays_in_file(one)), parameter_names(one.model.network)) for one, own in each]
@@ -116,7 +117,7 @@ def arrays_in_file(source: Exportable) -> dict[int, np.ndarray]:
     if source.rounded is None:
         return arrays_of(source.model, source.mean, source.believed.mask)
     weights = with_last_divided(source.model, source.rounded, source.temperature)
-    return leaves_of(network_of(source.model, weights))
+    return leaves_at(source.model, weights)
 
 
 def named(source: Exportable, program: Graph) -> Card:
@@ -143,12 +144,19 @@ def trace(source: Exportable) -> Graph:
 
 def arrays_of(model: Model, latents: Any, mask: Any) -> dict[int, np.ndarray]:
     """The network's arrays for these latents, by the number of their parameter."""
-    return leaves_of(eqx.filter_jit(model.bind)(latents, mask))
+    return leaves_at(model, weights_of(model, latents, mask))
 
 
-def leaves_of(network: Any) -> dict[int, np.ndarray]:
-    leaves = jtu.tree_leaves(network)
-    return {place: np.asarray(leaves[leaf]) for place, leaf in enumerate(float_leaves(network))}
+def leaves_at(model: Model, weights: np.ndarray) -> dict[int, np.ndarray]:
+    """The network's arrays for a vector of weights, by the number of their parameter; by numpy, with nothing to be
+    compiled."""
+    leaves, places = jtu.tree_leaves(model.network), model.layout.places()
+    found = {}
+    for number, leaf in enumerate(float_leaves(model.network)):
+        own = leaves[leaf]
+        given = np.asarray(weights, np.float32)[slice(*places[leaf])].reshape(own.shape) if leaf in places else own
+        found[number] = np.asarray(given, own.dtype)
+    return found
 
 
 def as_if_unpruned(source: Exportable) -> dict[int, np.ndarray]:
@@ -164,21 +172,24 @@ def trained(source: Exportable) -> Callable[[np.ndarray], np.ndarray]:
     they are put out: that the file divides its last layer instead is compared too."""
     model, believed = source.model, source.believed
     given = source.drawn if source.rounded is None else (source.rounded,)
-    networks = [network_of(model, own) for own in given] or [model.bind(believed.posterior.point, believed.mask)]
+    vectors = given or [weights_of(model, believed.posterior.point, believed.mask)]
     buffers = believed.buffers or model.buffers
-
-    @eqx.filter_jit
-    def ask(network: Any, inputs: Any) -> Any:
-        outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
-        return model.likelihood.expectation(outputs if source.temperature is None else outputs / source.temperature)
-
+    scale = jnp.float32(1.0 if source.temperature is None else source.temperature)
     others = [trained(other.source) for other in source.others]
 
     def average(inputs: np.ndarray) -> np.ndarray:
-        own = np.mean([np.asarray(ask(network, jnp.asarray(inputs))) for network in networks], 0)
+        own = np.mean([np.asarray(_ask(model, buffers, scale, each, jnp.asarray(inputs))) for each in vectors], 0)
         return np.mean([own, *(other(inputs) for other in others)], 0)
 
     return average
+
+
+@eqx.filter_jit
+def _ask(model: Model, buffers: Any, scale: Any, weights: Any, inputs: Any) -> Any:
+    """One program for all networks of a model, so that it is compiled once."""
+    network = model.layout.bind(model.network, jnp.asarray(weights, jnp.float32))
+    outputs, _ = model.calling.apply(network, buffers, jax.vmap(model.preprocess)(inputs), None)
+    return model.likelihood.expectation(outputs / scale)
 
 
 def examples_of(source: Exportable, program: Graph) -> np.ndarray:

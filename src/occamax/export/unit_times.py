@@ -14,9 +14,8 @@ from ..structure.graph import Graph
 from ..structure.units import Units
 from . import measuring
 from .card import Card
-from .evidence import network_of
 from .predictor import Predict, open_export
-from .source import leaves_of
+from .source import leaves_at
 from .writing import write
 
 SECONDS = 0.15  # of calls in turn, for each network
@@ -40,7 +39,7 @@ class Clock:
         return measuring.interleaved(asks, self.inputs, SECONDS * len(asks), time.thread_time)
 
     def _opened(self, weights: np.ndarray) -> Predict:
-        small, _ = compact(self.program.bind(leaves_of(network_of(self.model, weights))))
+        small, _ = compact(self.program.bind(leaves_at(self.model, weights)))
         with TemporaryDirectory() as place:
             file = Path(place) / f"timed.{self.form}"
             write(file, small, self.card, int8=self.int8)

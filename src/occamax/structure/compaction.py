@@ -20,6 +20,7 @@ from .knowledge import Fact, known, used
 from .links import Key
 from .naming import place_name
 from .removal import Removed, remove, summed_axes
+from .unrolling import names_of, unrolled
 
 _GONE = "its branch puts out a constant"
 
@@ -40,6 +41,8 @@ def compact(graph: Graph, names: Sequence[str] = ()) -> tuple[Graph, list[Kept]]
     missing = sorted(number for value, number in graph.parameters.items() if value not in graph.constants)
     if missing:
         raise ExportError(f"graph: the parameters {missing} have no arrays; give them by `graph.bind`")
+    graph, pieces = unrolled(graph)
+    names = names_of(names, pieces) if names else names
     small = cut_before_sum(cut_before_split(prune(replace(graph, parameters={}))))
     places = [group for group in find_groups(small) if not group.is_output]
     sizes = {group.seed: small.shapes[group.seed[0]][group.seed[1]] for group in places}

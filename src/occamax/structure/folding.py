@@ -23,6 +23,8 @@ def fold_known(graph: Graph, facts: dict[int, Fact]) -> tuple[Graph, bool]:
             last |= sure.intersection(node.inputs)
     small, changed = graph, False
     for value in sorted(last):
+        if value not in small.shapes:  # what read it is gone with another
+            continue
         array = _collapsed(facts[value].value)
         if any(now > 1 for now, size in zip(array.shape, graph.shapes[value], strict=True) if size < 0):
             continue

@@ -14,6 +14,7 @@ from .links import Key
 from .naming import place_name
 from .reading import read_graph
 from .units import Part, Scattered, Units
+from .unrolling import Piece, names_of, unrolled
 
 
 def find_units(
@@ -22,12 +23,10 @@ def find_units(
     """Hidden units, channels and attention heads, each with all the weights that go when it goes: those that make it
     and those that use it. Units that a normalisation takes together are not among them, since none can go alone. Then
     the branches of sums, as the blocks of a residual network are: each is a kind of its own, with one unit."""
-    graph = read_graph(network, buffers, calling, example, preprocess)
+    graph, pieces = unrolled(read_graph(network, buffers, calling, example, preprocess))
     leaves, places = float_leaves(network), layout.places()
-    starts = {
-        value: places[leaves[number]][0] for value, number in graph.parameters.items() if leaves[number] in places
-    }
-    names = parameter_names(network)
+    starts = _starts(graph, pieces, {number: places[leaf][0] for number, leaf in enumerate(leaves) if leaf in places})
+    names = names_of(parameter_names(network), pieces)
     found: list[Units] = []
     taken: dict[Key, np.ndarray] = {}
     for group in find_groups(graph):
@@ -38,17 +37,24 @@ def find_units(
         if parts:
             taken |= {key: here | taken.get(key, False) for key, here in own.items()}
             found.append(Units(place_name(graph, group, names), len(group.free), tuple(parts)))
-    last = {places[leaf][0] for leaf in layout.blocks[-1].leaves}
+    ends = {leaves.index(leaf) for leaf in layout.blocks[-1].leaves}
+    last = {value for value, number in graph.parameters.items() if pieces[number].array in ends}
     return (*found, *_branches(graph, starts, last, names))
+
+
+def _starts(graph: Graph, pieces: dict[int, Piece], places: dict[int, int]) -> dict[int, int]:
+    """Where each parameter begins in the vector. `places`: of each array of the network, by number."""
+    of = {value: pieces[number] for value, number in graph.parameters.items()}
+    return {value: places[piece.array] + piece.start for value, piece in of.items() if piece.array in places}
 
 
 def _branches(graph: Graph, starts: dict[int, int], last: set[int], names: tuple[str, ...]) -> list[Units]:
     """The branches of sums as units; one with the output layer in it stays. `starts`: parameter → its place in the
-    vector; `last`: the places where the output layer's arrays begin."""
+    vector; `last`: the parameters of the output layer."""
     found = []
     for branch in find_branches(graph):
         own = [value for value in branch.parameters if value in starts]
-        if own and last.isdisjoint(starts[value] for value in own):
+        if own and last.isdisjoint(own):
             parts = tuple(Part(starts[value], 1, math.prod(graph.shapes[value])) for value in own)
             named = [
                 value for value in own if len(graph.shapes[value]) > 1
