@@ -166,8 +166,14 @@ def timed() -> list[Job]:
 
 
 def runs() -> list[Job]:
-    """Whole run folders, to export at home."""
+    """Whole run folders, to export at home; with a price for units, by weights: what time they take is another
+    machine's affair."""
+    priced = [
+        Job(f"run-{network}-units", "train", ("cifar10", network, "bmr", "--unit-price", price, *HALF))
+        for network, price in (("resnet20", "0.5"), ("vit", "0.03"), ("mixer", "0.03"))
+    ]
     return [
+        *priced,
         Job("run-resnet20", "train", ("cifar10", "resnet20", "bmr", "--sparsity", "0.95", *HALF)),
         Job("run-vit", "train", ("cifar10", "vit", "bmr", *HALF)),
         Job("run-mixer", "train", ("cifar10", "mixer", "bmr", *HALF)),
