@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -40,13 +41,32 @@ def convolve(layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"])
 def convolve_padded(
     layer: eqx.nn.Conv2d, image: Float[Array, "channels height width"]
 ) -> Float[Array, "out height2 width2"]:
-    """What `layer(image)` gives, with its padding and stride; one group, no bias. On the CPU as a product with patches:
-    for kernels of 3 × 3 a gradient inside a compiled loop then takes a half to a tenth of the time, an evaluation a
-    sixth or less, and the banded form is the slower one. Elsewhere the library's convolution is made for this."""
+    """What `layer(image)` gives, with its padding and stride, without a bias; all channels together, or each by itself
+    (`groups` as many as there are). On the CPU as a product with patches: for kernels of 3 × 3 a gradient inside a
+    compiled loop then takes a half to a tenth of the time, an evaluation a sixth or less, and the banded form is the
+    slower one; of each channel by itself as a sum of shifted images, which is 3 to 240 times faster there. Elsewhere
+    the library's convolution is made for this."""
     if _PLAIN.get() or jax.default_backend() != "cpu":
         return layer(image)
     padding: Any = layer.padding
-    return _patches(layer.weight, jnp.pad(image, ((0, 0), *padding)), layer.stride)
+    if isinstance(padding, str):
+        padding = jax.lax.padtype_to_pads(image.shape[1:], layer.kernel_size, layer.stride, padding)
+    product = _patches if layer.groups == 1 else _apart
+    return product(layer.weight, jnp.pad(image, ((0, 0), *padding)), layer.stride)
+
+
+def _apart(
+    weight: Float[Array, "channels 1 tall wide"],
+    image: Float[Array, "channels height width"],
+    stride: tuple[int, ...] = (1, 1),
+) -> Float[Array, "channels height2 width2"]:
+    """Each channel under a kernel of its own: the image shifted to each place of the kernel, times the weight there."""
+    _, _, tall, wide = weight.shape
+    down, right = stride
+    high, broad = (image.shape[1] - tall) // down * down + 1, (image.shape[2] - wide) // right * right + 1
+    places = [(i, j) for i in range(tall) for j in range(wide)]
+    shifted = (image[:, i : i + high : down, j : j + broad : right] * weight[:, :, i, j, None] for i, j in places)
+    return reduce(jnp.add, shifted)
 
 
 def _patches(
