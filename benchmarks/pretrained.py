@@ -36,13 +36,17 @@ SMALL: dict[str, dict[str, Any]] = {
 NAMES = {"lite0": "EfficientNet-Lite0", "minilm": "MiniLM"}
 
 
+def share(word: str) -> float | None:
+    return None if word == "evidence" else float(word)
+
+
 def parser() -> argparse.ArgumentParser:
     made = trials.parser(__doc__)
     made.add_argument("data", nargs="?", help="a data set, or film_snippets for MiniLM")
     made.add_argument("model", nargs="?", choices=SMALL)
     made.add_argument("method", nargs="?")
     made.add_argument("--set", nargs="*", default=[], dest="changes", help="values of the method, as for train")
-    made.add_argument("--levels", nargs="*", type=float, default=[None])
+    made.add_argument("--levels", nargs="*", type=share, default=[None], help="or evidence, which decides by itself")
     made.add_argument("--batch", type=int, default=128)
     made.add_argument("--side", type=int, default=128, help="to which images are enlarged")
     made.add_argument("--layers", type=int, default=6, help="of MiniLM")
