@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 from pretrained_networks import LENGTH, lite0, minilm
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load, save
 
 import occamax as ox
 from occamax.data._locate import find
@@ -74,9 +74,17 @@ def lite0_arrays() -> Arrays:
 ARRAYS: dict[str, Callable[[], Arrays]] = {"lite0": lite0_arrays, "minilm": minilm_arrays}
 
 
-def rounded(arrays: Arrays) -> Arrays:
+def packed(arrays: Arrays) -> bytes:
+    """As a file. safetensors writes arrays that are not C-contiguous wrongly, without a word, and PyTorch has such."""
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def rounded(arrays: Arrays) -> bytes:
     """Matrices and kernels in float16. Gains, biases and running statistics are few, and some are large: float32."""
-    return {name: array.astype(np.float16) if array.ndim > 1 else array for name, array in arrays.items()}
+    return packed({name: array.astype(np.float16) if array.ndim > 1 else array for name, array in arrays.items()})
+
+
+FORMS: dict[str, Callable[[Arrays], bytes]] = {"lite0": packed, "minilm": rounded}
 
 
 def film_tokens(data_dir: Path | None) -> Arrays:
@@ -110,12 +118,12 @@ def example(name: str) -> Any:
     return import_module("minilm").pretrained(2), tokens
 
 
-def difference(name: str, module: Any, inputs: Any, change: Callable[[Arrays], Arrays]) -> float:
-    """The largest, beside the largest output, between a module of PyTorch and the same in Equinox."""
+def difference(name: str, module: Any, inputs: Any, form: Callable[[Arrays], bytes]) -> float:
+    """The largest, beside the largest output, between a module of PyTorch and what a file makes of it in Equinox."""
     torch = import_module("torch")
     with torch.no_grad():
         theirs = module.eval()(torch.from_numpy(inputs)).numpy()
-    arrays = change({key: tensor.numpy() for key, tensor in module.state_dict().items()})
+    arrays = load(form({key: tensor.numpy() for key, tensor in module.state_dict().items()}))
     made = {"lite0": lite0, "minilm": minilm}[name](arrays, theirs.shape[1], key=jax.random.key(0))
     network, buffers, calling = read_network(made)
     ours, _ = calling.apply(network, buffers, jax.numpy.asarray(inputs), None)
@@ -133,7 +141,7 @@ def main() -> None:
         if options.check:
             if name in ARRAYS:
                 module, inputs = example(name)
-                found = [difference(name, module, inputs, change) for change in (dict, rounded)]
+                found = [difference(name, module, inputs, form) for form in (packed, rounded)]
                 print(f"{name}: outputs differ by {found[0]:.1e} of the largest, rounded to float16 by {found[1]:.1e}")
             continue
         if options.out is None:
@@ -141,7 +149,7 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         path = options.out / FILES[name]
         if name in ARRAYS:
-            save_file(rounded(ARRAYS[name]()) if name == "minilm" else ARRAYS[name](), path)
+            path.write_bytes(FORMS[name](ARRAYS[name]()))
         else:
             np.savez_compressed(path, **film_tokens(options.data_dir))  # pyright: ignore[reportArgumentType]
         print(f"{path.name}: {path.stat().st_size / 2**20:.1f} MiB")

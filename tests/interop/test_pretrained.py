@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 from occamax.structure.calling import read_network
 from occamax.structure.reading import read_layout
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from pretrained_networks import lite0, minilm, table  # noqa: E402
+from pretrained_weights import packed, rounded  # noqa: E402
 
 STAGES = ((1, 8, 1, 1, 3), (3, 12, 2, 2, 5), (2, 12, 1, 1, 3))
 
@@ -46,7 +48,8 @@ def outputs(made, inputs):
 
 
 def arrays_of(module):
-    return {name: value.numpy() for name, value in module.state_dict().items()}
+    """By way of a file, from arrays whose memory is in another order than their axes."""
+    return load(packed({name: np.asfortranarray(value.numpy()) for name, value in module.state_dict().items()}))
 
 
 @pytest.mark.parametrize("side", [32, 27])
@@ -91,3 +94,11 @@ def test_minilm_is_that_of_the_example():
     layout = read_layout(network, buffers, calling, jax.ShapeDtypeStruct(tokens.shape[1:], tokens.dtype), fixed=table)
     assert layout.size == sum(value.numel() for value in module.parameters() if value.requires_grad)
     assert layout.is_normalised
+
+
+def test_what_is_rounded_has_its_gains_as_they_were():
+    arrays = {"kernel": np.full((2, 3), 1 / 3, np.float32).T, "gain": np.full(3, 1e5 + 1 / 3, np.float32)}
+    found = load(rounded(arrays))
+    assert np.array_equal(found["gain"], arrays["gain"])
+    assert found["kernel"].shape == (3, 2)
+    assert np.abs(found["kernel"] - 1 / 3).max() < 2**-12
