@@ -55,18 +55,24 @@ def convolve_padded(
     return product(layer.weight, jnp.pad(image, ((0, 0), *padding)), layer.stride)
 
 
+def _shifted(image: Float[Array, "channels height width"], sides: tuple[int, ...], stride: tuple[int, ...]) -> list:
+    """What each place of a kernel sees, (channels, height2, width2) of each, row by row."""
+    (tall, wide), (down, right) = sides, stride
+    rows, columns = (image.shape[1] - tall) // down + 1, (image.shape[2] - wide) // right + 1
+    high, broad = (rows - 1) * down + 1, (columns - 1) * right + 1
+    return [image[:, i : i + high : down, j : j + broad : right] for i in range(tall) for j in range(wide)]
+
+
 def _apart(
     weight: Float[Array, "channels 1 tall wide"],
     image: Float[Array, "channels height width"],
     stride: tuple[int, ...] = (1, 1),
 ) -> Float[Array, "channels height2 width2"]:
-    """Each channel under a kernel of its own: the image shifted to each place of the kernel, times the weight there."""
-    _, _, tall, wide = weight.shape
-    down, right = stride
-    high, broad = (image.shape[1] - tall) // down * down + 1, (image.shape[2] - wide) // right * right + 1
-    places = [(i, j) for i in range(tall) for j in range(wide)]
-    shifted = (image[:, i : i + high : down, j : j + broad : right] * weight[:, :, i, j, None] for i, j in places)
-    return reduce(jnp.add, shifted)
+    """Each channel under a kernel of its own: the image at each place of the kernel, times the weight there."""
+    each = jnp.moveaxis(weight.reshape(len(weight), -1), 1, 0)[..., None, None]
+    return reduce(
+        jnp.add, [own * seen for own, seen in zip(each, _shifted(image, weight.shape[2:], stride), strict=True)]
+    )
 
 
 def _patches(
@@ -75,13 +81,10 @@ def _patches(
     stride: tuple[int, ...] = (1, 1),
 ) -> Float[Array, "out height2 width2"]:
     """Every patch under the kernel as a column, by shifted slices; one product with the kernels."""
-    out, channels, tall, wide = weight.shape
-    down, right = stride
-    rows, columns = (image.shape[1] - tall) // down + 1, (image.shape[2] - wide) // right + 1
-    high, broad = (rows - 1) * down + 1, (columns - 1) * right + 1
-    shifted = [image[:, i : i + high : down, j : j + broad : right] for i in range(tall) for j in range(wide)]
-    patches = jnp.stack(shifted, axis=1).reshape(channels * tall * wide, rows * columns)
-    return (weight.reshape(out, -1) @ patches).reshape(out, rows, columns)
+    shifted = _shifted(image, weight.shape[2:], stride)
+    rows, columns = shifted[0].shape[1:]
+    patches = jnp.stack(shifted, axis=1).reshape(-1, rows * columns)
+    return (weight.reshape(len(weight), -1) @ patches).reshape(-1, rows, columns)
 
 
 def _banded(
