@@ -114,8 +114,8 @@ def main() -> None:
 
 
 def how(line: dict) -> str:
-    """The method, and what of it is not as it comes."""
-    words = [line["method"], *line["changes"]]
+    """The method, and what of it is not as it comes; how many examples and draws calibrate it is left out."""
+    words = [line["method"], *(word for word in line["changes"] if not word.startswith("calibration="))]
     words += [] if line["rate_factor"] == 1 else [f"rate_factor={line['rate_factor']:g}"]
     words += [] if line["largest_std"] is None else [f"largest_std={line['largest_std']:g}"]
     begin = [] if line["begin"] is None else [f"from `{line['begin']}`"]
