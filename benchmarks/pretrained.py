@@ -132,7 +132,7 @@ def table(lines: list[dict]) -> str:
             f"{NAMES[line['network']]}, {line['data']}" + (f", {line['side']} pixels" if "side" in line else ""),
             line["how"], f"{line['epochs'] * line['steps']:,} × {line['batch']}",
             "test" if line["test"] else "validation",
-            "evidence" if line["level"] is None else "dense" if not line["level"] else f"{line['level']:.0%}",
+            "evidence" if line["level"] is None else f"{100 * line['level']:g} %" if line["level"] else "dense",
             *(trials.figure(line, name) for name in HEADS), str(line["seeds"]),
         ]
         for line in lines
