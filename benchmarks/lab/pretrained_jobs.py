@@ -23,8 +23,8 @@ def rate(value: float) -> str:
 
 
 def natural(model: str) -> dict[str, Way]:
-    """As it comes, slower, and much colder, at two rates. With many more weights than examples the divergence at a KL
-    weight of a quarter outweighs the data, and deviations that forget their start become the prior's."""
+    """As it comes, slower, and much colder, at two rates: with many more weights than examples the divergence at a KL
+    weight of a quarter may outweigh the data, and deviations that forget their start become the prior's."""
     beta, std, other = COLD[model]
     cold = (f"kl_weight={beta}", f"posterior=MeanField({std})", "optimizer=NaturalGradient(log_std_rate=PerRun(1.0))")
     found: dict[str, Way] = {"as-it-is": (rate(0.2),), "slower": (rate(0.05),)}
