@@ -20,6 +20,7 @@ import loading
 import means
 import numpy as np
 import one_shot
+import pretrained
 import quickstart
 import recompute
 import reductions
@@ -459,6 +460,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "recompute": lambda path: recompute.table(trials.lines_of(path)),
     "check-cost": lambda path: check_cost.table(trials.lines_of(path)),
     "from-trained": lambda path: from_trained.table(trials.lines_of(path)),
+    "pretrained": lambda path: pretrained.table(trials.lines_of(path)),
     "target-by-natural": lambda path: classics.targets(trials.lines_of(path)),
     "groups": lambda path: groups.table(trials.lines_of(path)),
     "unit-groups": lambda path: unit_groups.table(trials.lines_of(path)),

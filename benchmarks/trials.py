@@ -6,9 +6,10 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,26 +73,40 @@ def keep(line: dict, path: Path | None) -> None:
             file.write(json.dumps(line) + "\n")
 
 
-def run(trials: Iterable[Trial], options: argparse.Namespace) -> None:
-    """Trains what is not in the file yet, printing and keeping each line."""
+def run(
+    trials: Iterable[Trial],
+    options: argparse.Namespace,
+    measure: Callable[[Trial, argparse.Namespace], dict] | None = None,
+) -> None:
+    """Trains what is not in the file yet, as `measure` does, printing and keeping each line."""
     budget = {name: vars(options)[name] for name in ("epochs", "steps", "seeds", "first_seed", "test")}
     done = lines_of(options.out)
     for trial in trials:
         names = {"data": trial.data, "network": trial.network, "images": trial.images, **trial.labels, **budget}
         if any(names.items() <= {"first_seed": 0, **line}.items() for line in done):
             continue
-        line = {**names, **measure(trial, options)}
+        line = {**names, **(measure or named)(trial, options)}
         print(json.dumps(line), flush=True)
         keep(line, options.out)
 
 
-def measure(trial: Trial, options: argparse.Namespace) -> dict:
-    """The last figures, the mean over seeds; `each` has them by seed."""
+def named(trial: Trial, options: argparse.Namespace) -> dict:
+    """Of a network that has a name, from random weights."""
+    return trained(ox.network_named(trial.network), dataset_of(trial, options), trial, options)
+
+
+def dataset_of(trial: Trial, options: argparse.Namespace, held_out: int = 10_000) -> ox.Dataset:
+    """With a fifth of the training examples in place of the test set, or as many as `held_out`, unless it is asked."""
     dataset = ox.load_data(trial.data, options.data_dir)
     if not options.test:
-        dataset = dataset.hold_out(min(10_000, len(dataset.train) // 5))
+        dataset = dataset.hold_out(min(held_out, len(dataset.train) // 5))
     if trial.images is not None:
         dataset = dataset.first(min(trial.images, len(dataset.train)))
+    return dataset
+
+
+def trained(network: Any, dataset: ox.Dataset, trial: Trial, options: argparse.Namespace, **more: Any) -> dict:
+    """The last figures, the mean over seeds; `each` has them by seed. `more` is of `ox.fit`."""
     curve, undone = [], []
 
     def watch(epoch: Epoch) -> None:
@@ -101,9 +116,10 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
 
     began = time.perf_counter()
     fits = ox.fit(
-        ox.network_named(trial.network), dataset, trial.method, epochs=options.epochs, steps_per_epoch=options.steps,
+        network, dataset, trial.method, epochs=options.epochs, steps_per_epoch=options.steps,
         seeds=list(range(options.first_seed, options.first_seed + options.seeds)), num_samples=options.samples,
-        curve_samples=2, compute_dtype=options.precision, augment=augmentations(trial.augment), on_epoch=watch,
+        compute_dtype=options.precision, augment=augmentations(trial.augment), on_epoch=watch,
+        **{"curve_samples": 2, **more},
     )  # fmt: skip
     known = [k for k in (*FIGURES, "neg_elbo", "temperature", "noise", "ece_floor") if k in fits[0].history[-1]]
     each = {k: [round(fitted.history[-1][k], 4) for fitted in fits] for k in known}
@@ -115,7 +131,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> dict:
         "undone": sum(undone),
         "curve": curve[:: max(1, len(curve) // 10)],
         "seconds": round(time.perf_counter() - began),
-        "settings": fits[0].method.as_data(),  # as it suits the network
+        "settings": fits[0].config.settings if more else fits[0].method.as_data(),  # as it suits the network
         "command": command(),
         **environment(),
     }

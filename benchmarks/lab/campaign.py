@@ -6,8 +6,8 @@
 
 Each job is a command of benchmarks/ that keeps a line for each run and does not repeat what is in its file; one that is
 over its limit is stopped, and loses the run it was in. `campaign.jsonl` says how each ended. `film_snippets` must lie
-in DATA where the machine has no index of packages. What is chosen among candidates is chosen on validation data, here;
-only then do the jobs run that look at the test set.
+in DATA where the machine has no index of packages, and so must what `pretrained_weights.py` writes (57 MiB). What is
+chosen among candidates is chosen on validation data, here; only then do the jobs run that look at the test set.
 
 Seen on an H200: XLA_FLAGS="--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2", a compilation cache and
 XLA_PYTHON_CLIENT_PREALLOCATE=false; with these flags LeNet-5-Caffe, and LeNet in bfloat16, have a product that cuBLAS
@@ -32,6 +32,7 @@ from pathlib import Path
 from threading import Condition
 
 import numpy as np
+import pretrained_jobs
 
 HERE = Path(__file__).parents[1]
 HALF = ("--precision", "bfloat16")
@@ -85,6 +86,7 @@ CHOICES = {
     }
     for network in ("vit", "mixer")
 }
+CHOICES |= pretrained_jobs.choices()
 TUNED = ("optimizer=AdamW(1.2)", rate(1e-3))
 # What `opponents.py` chose on validation data (`results/opponents/`)
 BEST_PLAIN = {
@@ -105,7 +107,7 @@ def chosen_among() -> list[Job]:
         for name, changes in CHOICES[f"plain{network}"].items():
             words = ("cifar10", network, "plain", "--set", *changes, "--levels", "0", *HALF)
             found.append(Job(f"plain{network}-{name}", "levels.py", words))
-    return found
+    return [*found, *(Job(**own) for own in pretrained_jobs.candidates())]
 
 
 def on_the_test_set(method: str, level: str, seed: int, *changes: str) -> Job:
@@ -234,6 +236,8 @@ def jobs() -> list[Job]:
     found += [*runs(), *few(), *timed(), *from_trained()]
     text = ("film_snippets", "text", "--epochs", "20", "--steps", "200", "--sparsity", "0.9", "--seeds", "3")
     found.append(Job("text", "opponents.py", (*text, "--quick"), 40, text=True))
+    found += [job for job in tried if job.script == "pretrained.py"]
+    found += [Job(**own) for own in pretrained_jobs.tests()]
     found += [*orders(), *cells()]
     found += [job for job in tried if job not in found]
     for network in ("vit", "mixer"):
@@ -275,7 +279,8 @@ def short(job: Job, folder: Path) -> Job:
     names = ("fashion_mnist", "cifar10", "cifar100", "film_snippets")
     words = tuple(str(path) if word in names else word for word in job.words)
     quick = ("--epochs", "4", "--steps", "10", "--samples", "2", *(() if job.script == "train" else ("--seeds", "1")))
-    return replace(job, words=(*words, *quick, *(("--few",) if job.script == "opponents.py" else ())), minutes=10)
+    few = {"opponents.py": ("--few",), "pretrained.py": ("--random", "--batch", "8", "--side", "32")}
+    return replace(job, words=(*words, *quick, *few.get(job.script, ())), minutes=10)
 
 
 def command(job: Job, options: argparse.Namespace) -> list[str]:

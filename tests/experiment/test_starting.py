@@ -44,6 +44,11 @@ def test_every_posterior_begins_at_the_weights(method):
     assert bool(state.mask.all())
 
 
+def test_a_point_begins_without_a_curvature(monkeypatch):
+    monkeypatch.setattr(starting, "diagonal", lambda *_: pytest.fail("a point has no use for it"))
+    first_state(ox.Trained(), ox.Plain())
+
+
 def test_no_deviation_begins_larger_than_from_random_weights():
     """Moments say nothing here, so each deviation is the largest that may be."""
     for method, largest in ((ox.BMR(), 0.1), (ox.NaturalBMR(), 0.045), (ox.BMR(posterior=ox.MeanField(0.02)), 0.02)):

@@ -45,10 +45,13 @@ def test_it_trains_and_is_pruned(norm):
     assert np.isfinite(fitted.predict(data[0][:4], 2)).all()
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (1, 2, 0)])
-def test_a_convolution_as_a_product_is_the_convolution(kernel, stride, padding):
-    layer = filled(eqx.nn.Conv2d, 3, 4, kernel, stride, padding=padding, use_bias=False)
-    image = normal(3, 8, 6)
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "groups"),
+    [(3, 1, 1, 1), (3, 2, 1, 1), (1, 2, 0, 1), (5, 2, "SAME", 1), (3, 1, 1, 4), (5, 2, "SAME", 4)],
+)
+def test_a_convolution_as_a_product_is_the_convolution(kernel, stride, padding, groups):
+    layer = filled(eqx.nn.Conv2d, 4, 4, kernel, stride, padding=padding, groups=groups, use_bias=False)
+    image = normal(4, 8, 7)
     assert np.allclose(convolve_padded(layer, image), layer(image), atol=1e-5)
     with plain_convolutions():
         assert np.array_equal(convolve_padded(layer, image), layer(image))

@@ -219,7 +219,8 @@ class Program:
     def start(self) -> State:
         """The first state of every seed."""
         begin = jax.jit(self._start)  # one program instead of some dozen small ones
-        beginning = None if self.task.start is None else self.task.start.beginning()
+        own = self.task.start
+        beginning = None if own is None else own.beginning(self.method.posterior.has_deviations)
         return self.place(stack([begin(jax.random.key(seed), beginning) for seed in self.seeds]))
 
     def shape_of_one(self) -> State:

@@ -141,15 +141,17 @@ class Start:
         values = {name: getattr(own, name) for name in ("largest_std", "rate_factor", "keep_zeros")}
         return {"kind": "Trained", "curvature": curvature, **values, "weights": digest_of(self.weights)}
 
-    def beginning(self) -> Beginning:
-        """All that the first posterior needs."""
+    def beginning(self, has_deviations: bool = True) -> Beginning:
+        """All that the first posterior needs. One without deviations needs no curvature, which may take minutes."""
         model, weights = self.model, jnp.asarray(self.weights)
         take, count = taker(self.data, self.held_out), self.held_out.trained
         inputs, targets = take(np.arange(min(ASKED, count)))
         network = model.layout.bind(model.network, weights)
         outputs = _outputs(model, network, jnp.asarray(inputs), self.buffers)
         log_scales = model.likelihood.fitted_scales(outputs, jnp.asarray(targets))
-        if isinstance(self.how.curvature, Moments):
+        if not has_deviations:
+            precision = jnp.zeros_like(weights)
+        elif isinstance(self.how.curvature, Moments):
             stds = jnp.asarray(self.how.curvature.stds(model.layout, model.network))
             prior = model.prior.weight_stds(model.layout, model.prior.fitted_scales(model.layout, weights))
             precision = jnp.maximum(stds**-2 - prior**-2, 0.0)
