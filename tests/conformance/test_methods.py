@@ -226,19 +226,25 @@ def test_bmr_takes_natural_gradients_where_activations_are_normalised():
 
 
 def test_bmr_takes_natural_gradients_from_trained_weights():
-    """At the rate of a network without norms where it has none, whatever share it is told; one with norms is trained as
-    from random weights. The rate of the first recipe when told a share, twice its own, is not taken over."""
+    """At the rate of a network without norms where it has none, whatever share it is told; one with norms as from
+    random weights, at a tenth of the rate. The rate of the first recipe when told a share, twice its own, is not taken
+    over."""
     for method in (BMR(), BMR().pruned_to(0.9, 20)):
         begun = method.begun(is_trained=True)
         assert (begun.optimizer, begun.kl_weight, begun.trained) == (NaturalGradient(), Constant(0.25), None)
         assert begun.learning_rate == Cosine(0.05, warm_up=0.02)
         assert begun.reduction.evidence == Constant(0.0)
         assert begun.reduction.criterion == method.reduction.criterion
-        assert begun.suited_to(NORMALISED) == method.begun(is_trained=False).suited_to(NORMALISED)
+        fresh = method.begun(is_trained=False).suited_to(NORMALISED)
+        assert begun.suited_to(NORMALISED) == replace(fresh, learning_rate=Cosine(0.02, warm_up=0.02))
         assert method.begun(is_trained=False) == replace(method, trained=None)
     changed = BMR(kl_weight=0.5)
     assert changed.begun(is_trained=True) == changed
-    assert NaturalBMR().begun(is_trained=True) == NaturalBMR()
+    natural = NaturalBMR().begun(is_trained=True)
+    assert natural.suited_to(OTHERS) == NaturalBMR().suited_to(OTHERS)
+    assert natural.suited_to(NORMALISED).learning_rate == Cosine(0.02, warm_up=0.02)
+    halved = BMR().at_rate(0.5).begun(is_trained=True).suited_to(NORMALISED)
+    assert float(halved.learning_rate(0.02)) == pytest.approx(0.01)
 
 
 def test_a_method_that_was_changed_is_taken_as_it_was_given():

@@ -50,7 +50,8 @@ KINDS = {
 class Suited:
     """What is different in a method for networks that normalise their activations, or from trained weights. **prior**,
     **posterior**, **init**, **learning_rate**, **kl_weight**, **optimizer**, **batches** and **target_rate_factor**
-    take the place of the method's own, **evidence** that of its reduction; what is None stays.
+    take the place of the method's own, **evidence** that of its reduction; what is None stays. **trained_rate** is the
+    learning rate where such a run begins with trained weights.
 
     A normalising layer takes the scale out of the weights before it, so that they stand longer steps and more noise:
     natural gradients at a rate of .2 train a ResNet-20 far better than the first recipe, and lose two and three points
@@ -72,9 +73,10 @@ class Suited:
     batches: Batches | None = None
     target_rate_factor: float | None = None
     evidence: Any = None
+    trained_rate: Any = None
 
     def __post_init__(self):
-        for name in ("learning_rate", "kl_weight", "evidence"):
+        for name in ("learning_rate", "kl_weight", "evidence", "trained_rate"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_schedule(name, getattr(self, name)))
         if self.optimizer is not None:
@@ -85,7 +87,8 @@ class Suited:
 
     def changes(self) -> dict[str, Any]:
         """The values of a method that it takes the place of, by name."""
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "evidence"}
+        others = ("evidence", "trained_rate")
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in others}
         return {name: value for name, value in own.items() if value is not None}
 
 
@@ -172,7 +175,13 @@ class Method:
 
     def begun(self, is_trained: bool) -> "Method":
         """This method as it begins with trained weights, or with random ones."""
-        return replace(self if self.trained is None or not is_trained else self._with(self.trained), trained=None)
+        if not is_trained:
+            return replace(self, trained=None)
+        begun = self if self.trained is None else self._with(self.trained)
+        own = self.normalised
+        if own is not None and own.trained_rate is not None:
+            own = replace(own, learning_rate=own.trained_rate)
+        return replace(begun, trained=None, normalised=own)
 
     def _with(self, own: Suited) -> "Method":
         reduction = self.reduction
@@ -216,7 +225,8 @@ class Method:
             return told
         factor = self.target_rate_factor if own.target_rate_factor is None else own.target_rate_factor
         rate = self.learning_rate if own.learning_rate is None else own.learning_rate
-        return replace(told, normalised=replace(own, learning_rate=_scaled(rate, factor)))
+        trained = None if own.trained_rate is None else _scaled(own.trained_rate, factor)
+        return replace(told, normalised=replace(own, learning_rate=_scaled(rate, factor), trained_rate=trained))
 
     def with_units(self, price: float, cost: UnitCost | None = None) -> "Method":
         """This method, which also removes whole units that earn less than `price` nats per weight, or for what `cost`
@@ -236,7 +246,9 @@ class Method:
         slower = replace(self, learning_rate=_scaled(self.learning_rate, factor))
         if self.normalised is None or self.normalised.learning_rate is None:
             return slower
-        own = replace(self.normalised, learning_rate=_scaled(self.normalised.learning_rate, factor))
+        own = self.normalised
+        trained = None if own.trained_rate is None else _scaled(own.trained_rate, factor)
+        own = replace(own, learning_rate=_scaled(own.learning_rate, factor), trained_rate=trained)
         return replace(slower, normalised=own)
 
     def _prunes(self, argument: str) -> Reduction:

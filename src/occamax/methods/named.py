@@ -139,6 +139,8 @@ NATURAL = Suited(
     batches=Passes(),
 )
 LONG_STEPS = Cosine(0.2, warm_up=0.02)
+# At .2 an EfficientNet loses what it was pretrained for within 40 steps (`docs/howto/trained.md`)
+SHORT_STEPS = Cosine(0.02, warm_up=0.02)
 
 
 def BMR(**changes: Any) -> Method:  # noqa: N802
@@ -179,7 +181,7 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
         factor = None if "target_rate_factor" in changes else 1.0
         evidence = None if "reduction" in changes else 0.0
         own["trained"] = replace(NATURAL, target_rate_factor=factor, evidence=evidence)
-        own["normalised"] = replace(own["trained"], learning_rate=LONG_STEPS)
+        own["normalised"] = replace(own["trained"], learning_rate=LONG_STEPS, trained_rate=SHORT_STEPS)
     return _make("bmr", own, changes)
 
 
@@ -203,7 +205,7 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
         "calibration": Calibration(),
     }
     if not changes.keys() & {"learning_rate", "optimizer"}:
-        own["normalised"] = Suited(learning_rate=LONG_STEPS)
+        own["normalised"] = Suited(learning_rate=LONG_STEPS, trained_rate=SHORT_STEPS)
     return _make("bmr-natural", own, changes)
 
 
