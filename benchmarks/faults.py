@@ -1984,6 +1984,12 @@ SUITED = [
             "        return slower",
             "conformance/test_methods.py::test_both_recipes_are_told_how_much_to_prune_and_slowed_down",
         ),
+        (
+            "trained weights under norms at the whole rate",
+            "own = replace(own, learning_rate=own.trained_rate)",
+            "own = replace(own)",
+            "conformance/test_methods.py::test_bmr_takes_natural_gradients_from_trained_weights",
+        ),
     ),
     *_of(
         "methods/named.py",

@@ -193,6 +193,9 @@ def from_trained() -> list[Job]:
         words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
         words += ("--set", f"kl_weight={beta}")
         found.append(Job(f"trained-resnet20-{beta}", "from_trained.py", words, after=first.name))
+    found.append(  # the rate from random weights
+        replace(found[-2], name="trained-resnet20-long", words=(*found[-2].words, rate(0.2)))
+    )
     return found
 
 
