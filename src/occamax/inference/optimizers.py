@@ -129,7 +129,8 @@ class NaturalGradient(Optimizer):
     **largest_step** σ² m / δ is kept within that many deviations of the prior: while few gradients are known, and where
     the data say nothing, it is far too long a step.
     **curvature** None takes that of the data from the same gradient, g ε / σ with the draw's own noise ε, as IVON does.
-    `ox.GaussNewton()` measures it by random signs, one more backward pass in one of **every** steps.
+    `ox.GaussNewton()` measures it by random signs on the batch at hand, once in **every** so many steps, for one more
+    backward pass there; its own numbers are for the one pass over trained weights.
     Learning rates around 0.05 train, with a warm-up; up to 0.2 where layers are normalised.
 
     Raises:
