@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from trials import command, keep, lines_of, markdown, short, with_bounds
+from trials import command, figure, keep, lines_of, markdown, with_bounds
 
 import occamax as ox
 from occamax.command_words import method_from_words
@@ -112,7 +112,7 @@ def table(lines: list[dict]) -> str:
     rows = [
         [
             place(line), how(line), "test" if line.get("test", True) else "validation",
-            f"{line['total_steps']:,}", *(short(line[name]) for name in FIGURES),
+            f"{line['total_steps']:,}", *(figure(line, name) for name in FIGURES),
         ]
         for line in lines
     ]  # fmt: skip
