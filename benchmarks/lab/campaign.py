@@ -202,7 +202,7 @@ def from_trained() -> list[Job]:
 def small() -> list[Job]:
     """Networks without norms, on validation data. How cold natural gradients should be there from random weights (the
     recipe's .25 is far too cold on CIFAR-10's MLP: a training example costs a sixteenth of a held-out one), and from
-    those of tuned plain training, which has 15,000 steps and `bmr` 10,000 (`docs/lab/notebook.md`)."""
+    those of tuned plain training, which has 22,000 steps, and what follows 2,500 (`docs/howto/trained.md`)."""
     found = []
     places = [(data, network) for data in ("cifar10", "fashion_mnist") for network in ("mlp", "lenet")]
     for data, network in places:
@@ -212,7 +212,7 @@ def small() -> list[Job]:
         found.append(Job(f"cold-{data}-{network}-bmr", "levels.py", (data, network, "bmr", "--levels", "0.9")))
     for data, network in places:
         tuned = BEST_PLAIN[data, network]
-        shared = ("--data", data, "--network", network, "--epochs", "100", "--steps", "1000", "--start-epochs", "15")
+        shared = ("--data", data, "--network", network, "--epochs", "25", "--steps", "1000", "--start-epochs", "22")
         shared += ("--start-set", *tuned, "--samples", "100", "--no-test")
         first = Job(f"begun-{data}-{network}-dense", "from_trained.py", (*shared, "--only", "dense"))
         found.append(first)
