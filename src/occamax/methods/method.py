@@ -91,6 +91,11 @@ class Suited:
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in others}
         return {name: value for name, value in own.items() if value is not None}
 
+    def at_rate(self, rate: Schedule, factor: float) -> "Suited":
+        """With so many times that learning rate, and its own from trained weights."""
+        trained = None if self.trained_rate is None else _scaled(self.trained_rate, factor)
+        return replace(self, learning_rate=_scaled(rate, factor), trained_rate=trained)
+
 
 @final
 @dataclass(frozen=True)
@@ -225,8 +230,7 @@ class Method:
             return told
         factor = self.target_rate_factor if own.target_rate_factor is None else own.target_rate_factor
         rate = self.learning_rate if own.learning_rate is None else own.learning_rate
-        trained = None if own.trained_rate is None else _scaled(own.trained_rate, factor)
-        return replace(told, normalised=replace(own, learning_rate=_scaled(rate, factor), trained_rate=trained))
+        return replace(told, normalised=own.at_rate(rate, factor))
 
     def with_units(self, price: float, cost: UnitCost | None = None) -> "Method":
         """This method, which also removes whole units that earn less than `price` nats per weight, or for what `cost`
@@ -246,9 +250,7 @@ class Method:
         slower = replace(self, learning_rate=_scaled(self.learning_rate, factor))
         if self.normalised is None or self.normalised.learning_rate is None:
             return slower
-        own = self.normalised
-        trained = None if own.trained_rate is None else _scaled(own.trained_rate, factor)
-        own = replace(own, learning_rate=_scaled(own.learning_rate, factor), trained_rate=trained)
+        own = self.normalised.at_rate(self.normalised.learning_rate, factor)
         return replace(slower, normalised=own)
 
     def _prunes(self, argument: str) -> Reduction:

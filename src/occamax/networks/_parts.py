@@ -44,8 +44,8 @@ def convolve_padded(
     """What `layer(image)` gives, with its padding and stride, without a bias; all channels together, or each by itself
     (`groups` as many as there are). On the CPU as a product with patches: for kernels of 3 × 3 a gradient inside a
     compiled loop then takes a half to a tenth of the time, an evaluation a sixth or less, and the banded form is the
-    slower one; of each channel by itself as a sum of shifted images, which is 3 to 240 times faster there. Elsewhere
-    the library's convolution is made for this."""
+    slower one; of each channel by itself as a sum of shifted images, which was faster there (by hand).
+    Elsewhere the library's convolution is made for this."""
     if _PLAIN.get() or jax.default_backend() != "cpu":
         return layer(image)
     padding: Any = layer.padding
