@@ -304,6 +304,18 @@ PRIORS = _of(
         "inference/test_priors.py::test_deviations_by_hand",
     ),
     (
+        "trained weights' mean square for its root",
+        "float(np.sqrt(np.mean(deviations[begin:end])))",
+        "float(np.mean(deviations[begin:end]))",
+        "inference/test_priors.py::test_a_prior_made_of_trained_weights_is_so_many_times_their_size",
+    ),
+    (
+        "a trained gain's distance from zero",
+        "deviations = (weights - np.asarray(self.centers(layout))) ** 2",
+        "deviations = weights**2",
+        "inference/test_priors.py::test_gains_are_as_far_from_one_as_they_are",
+    ),
+    (
         "a slab for its inverse",
         "hidden.blocks_to_rows(jnp.exp(log_slab_precision))",
         "hidden.blocks_to_rows(jnp.exp(-log_slab_precision))",
@@ -1986,13 +1998,19 @@ SUITED = [
         ),
         (
             "trained weights under norms at the whole rate",
-            "own = replace(own, learning_rate=own.trained_rate)",
-            "own = replace(own)",
+            "own = None if self.normalised is None else self.normalised.begun()",
+            "own = self.normalised",
             "conformance/test_methods.py::test_bmr_takes_natural_gradients_from_trained_weights",
         ),
     ),
     *_of(
         "methods/named.py",
+        (
+            "normalised layers from trained weights under a prior of one width",
+            "OWN_SIZE = Suited(prior=TrainedPrior(3.0), ",
+            "OWN_SIZE = Suited(",
+            "experiment/test_starting.py::test_a_normalised_layer_trains_the_same_at_any_size",
+        ),
         (
             "a changed method is not taken as it was given",
             "if not changes.keys() & NATURAL.changes().keys():",
@@ -2002,6 +2020,12 @@ SUITED = [
     ),
     *_of(
         "fitting/training.py",
+        (
+            "the prior is not made of the trained weights",
+            "        model, method = begin.model, replace(method, prior=begin.model.prior)\n",
+            "        pass\n",
+            "experiment/test_starting.py::test_a_normalised_layer_trains_the_same_at_any_size",
+        ),
         (
             "the method is not suited to its network",
             "    method = method.suited_to(model.layout)\n",
@@ -2028,7 +2052,7 @@ SUITED = [
         ),
         (
             "a method that is handed in again is not suited",
-            "    chosen = chosen.suited_to(model.layout)\n",
+            "    chosen = suited(model.layout)\n",
             "",
             "experiment/test_fit.py::test_a_method_that_is_handed_in_again_is_suited_to_the_network",
         ),

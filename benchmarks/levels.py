@@ -1,21 +1,26 @@
 """One method on one network, dense and pruned to several shares, a seed at a time, or with --together all at once.
 
     python benchmarks/levels.py DATA NETWORK METHOD [--set VALUE …] [--augment flip crop] [--levels 0 .5 .9] --out FILE
+    python benchmarks/levels.py DATA NETWORK METHOD … --levels .9 --epochs 200 --steps 390 --run FOLDER --out FILE
     python benchmarks/levels.py --table FILE
 
 Level 0 prunes nothing; without --levels the evidence decides. --score prunes to the levels in another order of the same
 posterior, with the same schedule, held-out examples and temperature. With --test on the test set, otherwise on a fifth
-of the training examples, at most 10,000.
+of the training examples, at most 10,000. --run trains nothing: the line is that of a folder of `occamax train`, once
+its settings are found to be those that are named.
 """
 
 import argparse
 import dataclasses
+import json
+from pathlib import Path
 
 import trials
 
 from occamax.command_words import method_from_words
 from occamax.methods import Method
 from occamax.reduction import Magnitude, Score, SignalToNoise
+from occamax.structure.layout import Layout
 
 HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "ece_floor": "its floor", "sparsity": "pruned"}
 SCORES: dict[str, Score | None] = {"evidence": None, "signal-to-noise": SignalToNoise(), "magnitude": Magnitude()}
@@ -40,6 +45,7 @@ def main() -> None:
     parser.add_argument("--levels", nargs="*", type=float, default=[None])
     parser.add_argument("--score", choices=SCORES, default="evidence", help="what goes first, at a level")
     parser.add_argument("--images", type=int, help="train on that many examples only")
+    parser.add_argument("--run", type=Path, help="the folder of a finished run, in place of training")
     parser.add_argument("--together", action="store_true", help="all seeds in one program")
     options = parser.parse_args()
     if options.table:
@@ -63,7 +69,28 @@ def main() -> None:
                 )
                 for level in options.levels
             ]  # fmt: skip
-            trials.run(wanted, own)
+            trials.run(wanted, own, of_run if options.run else None)
+
+
+def of_run(trial: trials.Trial, options: argparse.Namespace) -> dict:
+    """The figures of a run folder. Its test set is what `train` measures on."""
+    config, summary = (json.loads((options.run / f"{name}.json").read_text()) for name in ("config", "summary"))
+    layout = Layout.from_data(config["layout"])
+    begun = trial.method.begun(is_trained=False)
+    ways = [begun.suited_to(dataclasses.replace(layout, is_normalised=either)) for either in (True, False)]
+    asked = {"data": trial.data, "network": trial.network, "compute_dtype": options.precision, "batch_size": 128}
+    asked |= {"epochs": options.epochs, "steps_per_epoch": options.steps, "seed": options.first_seed}
+    others = {name: config[name] for name, value in asked.items() if config[name] != value}
+    if others or config["settings"]["method"] not in [way.as_data() for way in ways] or not options.test:
+        raise SystemExit(f"{options.run} is another run: {others or 'its method, or --test, differs'}")
+    known = [name for name in (*trials.FIGURES, "neg_elbo", "temperature", "noise", "ece_floor") if name in summary]
+    figures = {name: round(summary[name], 4) for name in known}
+    made = {name: summary[name] for name in ("versions", "device", "commit")}
+    return {
+        **figures, "each": {name: [value] for name, value in figures.items()}, "undone": summary["reductions_undone"],
+        "seconds": round(summary["seconds"]), "settings": config["settings"]["method"],
+        "command": trials.command(), **made,
+    }  # fmt: skip
 
 
 def table(lines: list[dict]) -> str:

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .inference.priors import FlatPrior as FlatPrior
     from .inference.priors import HorseshoePrior as HorseshoePrior
     from .inference.priors import NormalPrior as NormalPrior
+    from .inference.priors import TrainedPrior as TrainedPrior
     from .inference.training import Budget as Budget
     from .inference.training import State as State
     from .interop import numpyro as numpyro
@@ -141,7 +142,7 @@ _HOMES = {
     "inference.model": ("Model",),
     "inference.optimizers": ("AdaBelief", "AdamW", "Momentum", "NaturalGradient"),
     "inference.posteriors": ("IndependentNormals", "MeanField", "Point", "PointMass"),
-    "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior", "NormalPrior"),
+    "inference.priors": ("FanInPrior", "FlatPrior", "HorseshoePrior", "NormalPrior", "TrainedPrior"),
     "inference.training": ("Budget", "State"),
     "interop.flax_nnx": ("from_flax", "to_flax"),
     "interop.haiku_functions": ("from_haiku", "to_haiku"),

@@ -129,6 +129,7 @@ def prune(  # what is pruned, by how much, in which order, and what `fit` is tol
     how = Trained(weights, GaussNewton() if curvature is None else curvature, 1.0, keep_zeros=True)
     begin = prepare_start(how, network, model, found, apart)
     assert begin is not None
+    model, own = begin.model, replace(own, prior=begin.model.prior)  # it may be made of the weights
     judged = _judged(held_out, found, model, apart)
     beginning = begin.beginning()
     asking = _Asking(model, beginning, judged, repair, None if repair is None else _repaired_on(repair, found, apart))

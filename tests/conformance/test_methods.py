@@ -37,6 +37,7 @@ from .parts import CRITERIA, ESTIMATORS, OPTIMIZERS, POSTERIORS, PRIORS, make, r
 def test_none_is_missing_here(base, modules, here):
     """Whoever adds one finds it tested, or this test failing."""
     found = {kind for kind in known_kinds(*modules).values() if issubclass(kind, base) and not inspect.isabstract(kind)}
+    found -= {priors.TrainedPrior}  # a NormalPrior before anything is trained (`experiment/test_starting.py`)
     assert found == {type(part) for part in here}
 
 
@@ -227,8 +228,8 @@ def test_bmr_takes_natural_gradients_where_activations_are_normalised():
 
 def test_bmr_takes_natural_gradients_from_trained_weights():
     """At the rate of a network without norms where it has none, whatever share it is told; one with norms as from
-    random weights, at a tenth of the rate. The rate of the first recipe when told a share, twice its own, is not taken
-    over."""
+    random weights, at a tenth of the rate and under a prior of the weights' own size. The rate of the first recipe
+    when told a share, twice its own, is not taken over."""
     for method in (BMR(), BMR().pruned_to(0.9, 20)):
         begun = method.begun(is_trained=True)
         assert (begun.optimizer, begun.kl_weight, begun.trained) == (NaturalGradient(), Constant(0.25), None)
@@ -236,13 +237,17 @@ def test_bmr_takes_natural_gradients_from_trained_weights():
         assert begun.reduction.evidence == Constant(0.0)
         assert begun.reduction.criterion == method.reduction.criterion
         fresh = method.begun(is_trained=False).suited_to(NORMALISED)
-        assert begun.suited_to(NORMALISED) == replace(fresh, learning_rate=Cosine(0.02, warm_up=0.02))
+        slow = Cosine(0.02, warm_up=0.02)
+        assert begun.suited_to(NORMALISED) == replace(fresh, learning_rate=slow, prior=priors.TrainedPrior(3.0))
         assert method.begun(is_trained=False) == replace(method, trained=None)
     changed = BMR(kl_weight=0.5)
     assert changed.begun(is_trained=True) == changed
     natural = NaturalBMR().begun(is_trained=True)
     assert natural.suited_to(OTHERS) == NaturalBMR().suited_to(OTHERS)
     assert natural.suited_to(NORMALISED).learning_rate == Cosine(0.02, warm_up=0.02)
+    assert natural.suited_to(NORMALISED).prior == priors.TrainedPrior(3.0)
+    own = NaturalBMR(prior=priors.NormalPrior(0.3)).begun(is_trained=True).suited_to(NORMALISED)
+    assert own.prior == priors.NormalPrior(0.3)
     halved = BMR().at_rate(0.5).begun(is_trained=True).suited_to(NORMALISED)
     assert float(halved.learning_rate(0.02)) == pytest.approx(0.01)
 

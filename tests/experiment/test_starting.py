@@ -208,3 +208,34 @@ def test_bad_values_are_refused(options, says):
         ox.Trained(**options)
     with pytest.raises(ox.ArgumentError, match="start: 'runs/one' given; it must be an object"):
         starting.started(ox.BMR(), "runs/one")
+
+
+class Directed(eqx.Module):
+    """A layer whose outputs are normalised, so that it works the same at any size, and one after it."""
+
+    first: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+    last: eqx.nn.Linear
+
+    def __init__(self, size: float):
+        one, two = jax.random.split(jax.random.key(0))
+        first = eqx.nn.Linear(4, 6, key=one)
+        self.first = jax.tree.map(lambda leaf: size * leaf, first)
+        self.norm = eqx.nn.LayerNorm(6, eps=1e-12, use_weight=False, use_bias=False)
+        self.last = eqx.nn.Linear(6, 3, key=two)
+
+    def __call__(self, x):
+        return self.last(jax.nn.relu(self.norm(self.first(x))))
+
+
+def test_a_normalised_layer_trains_the_same_at_any_size(tmp_path):
+    """Its prior, first noise and steps are in its own size: a small one neither drowns nor jumps."""
+    options = {"epochs": 3, "steps_per_epoch": 10, "batch_size": 16, "num_samples": 4, "progress": False}
+    options |= {"start": ox.Trained(curvature=QUICK), "sparsity": 0.5}
+    fits = [ox.fit(Directed(size), tiny_data(64), out=tmp_path / f"of {size}", **options) for size in (1.0, 2.0**-6)]
+    large, small = ([line["neg_elbo"] for line in fitted.history] for fitted in fits)
+    assert np.allclose(large, small, rtol=5e-3)
+    stds = [fitted.method.prior.std for fitted in fits]
+    assert np.allclose(stds[0], (64 * stds[1][0], *stds[1][1:]), rtol=1e-3)
+    again = ox.load(tmp_path / "of 1.0", Directed(1.0), method=ox.BMR().pruned_to(0.5, 3))
+    assert (again.method, again.model.prior) == (fits[0].method, fits[0].method.prior)

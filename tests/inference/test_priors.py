@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from occamax import networks
+from occamax.errors import ArgumentError
 from occamax.inference.model import Model
-from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior
+from occamax.inference.priors import FanInPrior, FlatPrior, HorseshoePrior, NormalPrior, TrainedPrior
 from occamax.structure.layout import Layout
 
 from ..tolerances import SINGLE
@@ -28,6 +29,46 @@ def test_deviations_by_hand():
     assert np.allclose(stds_by_layer(FanInPrior(gain=4.0), layout), [[2 / 4], [2 / 5]])
     # a precision of e² makes the deviation e times smaller
     assert np.allclose(stds_by_layer(FanInPrior(), layout, 2.0), [[np.exp(-1) / 4], [np.exp(-1) / 5]])
+
+
+def test_a_deviation_for_each_layer():
+    layout = layout_of(16, 25, 3)
+    stds = np.asarray(NormalPrior((0.5, 0.25)).weight_stds(layout, jnp.zeros(0)))
+    assert [np.unique(part).tolist() for part in np.split(stds, np.cumsum(layout.sizes)[:-1])] == [[0.5], [0.25]]
+    with pytest.raises(ArgumentError, match="3 deviations given; the network has 2 layers"):
+        NormalPrior((0.5, 0.25, 0.1)).weight_stds(layout, jnp.zeros(0))
+    for wrong in (0.0, (0.5, -1.0)):
+        with pytest.raises(ArgumentError, match="must be positive"):
+            NormalPrior(wrong)
+
+
+def test_a_prior_made_of_trained_weights_is_so_many_times_their_size():
+    """The root of their mean square, by hand; a layer of zeros has a thousandth of what keeps activations at theirs."""
+    layout = layout_of(16, 25, 3)
+    first, second = layout.sizes
+    weights = np.concatenate([np.where(np.arange(first) % 2, 0.3, -0.4), np.zeros(second)]).astype(np.float32)
+    share = np.mean(np.arange(first) % 2)
+    found = TrainedPrior(2.0).around(layout, weights)
+    assert isinstance(found, NormalPrior)
+    expected = 2.0 * np.sqrt(share * 0.09 + (1 - share) * 0.16), 2.0 * 0.001 / np.sqrt(25)
+    assert np.allclose(found.std, expected, rtol=1e-3)
+    assert NormalPrior(0.3).around(layout, weights) == NormalPrior(0.3)
+    with pytest.raises(ArgumentError, match=r"begins with random ones; pass start=ox\.Trained"):
+        TrainedPrior().weight_stds(layout, jnp.zeros(0))
+    with pytest.raises(ArgumentError, match="width: 0 given"):
+        TrainedPrior(0)
+
+
+def test_gains_are_as_far_from_one_as_they_are():
+    model = Model(
+        eqx.nn.Sequential([eqx.nn.LayerNorm(4), eqx.nn.Linear(4, 2, key=jax.random.key(0))]), like(4), NormalPrior()
+    )
+    gains = np.asarray(model.layout.gains())
+    assert gains.sum() == 4
+    weights = np.full(gains.size, 0.2, np.float32)
+    weights[:8] = np.where(gains[:8], 0.7, 0.3)  # gains and shifts of the norm
+    stds = np.asarray(TrainedPrior(1.0).around(model.layout, weights).weight_stds(model.layout, jnp.zeros(0)))
+    assert np.allclose(stds[gains], 0.3, rtol=1e-3)
 
 
 @given(seed=st.integers(0, 1000), global_scale=st.floats(1e-3, 2.0))

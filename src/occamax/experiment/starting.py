@@ -182,6 +182,7 @@ def prepare_start(how: Trained | None, network: Any, model: Model, data: Data, h
     if isinstance(how.curvature, Moments) and how.curvature.mean is not None:
         weights = vector_of("start: mean", how.curvature.mean, model.layout, model.network)
     _refuse_untrained(weights, model.layout)
+    model = model.under(model.prior.around(model.layout, weights))
     return Start(how, model, weights, buffers, data, held_out, source)
 
 

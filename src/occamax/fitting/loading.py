@@ -19,11 +19,13 @@ from ..experiment.program import Program, Task
 from ..inference.calibration import held_out_of
 from ..inference.likelihoods import Likelihood
 from ..inference.model import Model
+from ..inference.priors import TrainedPrior
 from ..inference.training import Budget, State
 from ..methods import Method
 from ..networks import NetworkSource, network_from
 from ..storage import load_arrays
 from ..storage.structured import from_data
+from ..structure.layout import Layout
 from .ensembles import is_ensemble, open_ensemble
 from .fitted import Fit
 
@@ -70,9 +72,15 @@ def load(  # what a run was made of may each be given again
         fixed, source = tuple(stored["fixed"]), config.origin["network"].items()
     module = _network(network, dict(source), chosen, outputs, config.origin["example"])
     convert = jnp.asarray if prepare is None else prepare
-    prior = lambda own: chosen.suited_to(own).prior  # noqa: E731
-    model = Model(module, example, prior, likelihood, fixed, convert, jnp.dtype(config.compute_dtype))
-    chosen = chosen.suited_to(model.layout)
+
+    def suited(layout: Layout) -> Method:
+        found = chosen.suited_to(layout)
+        made = isinstance(found.prior, TrainedPrior)  # of the weights that the run began with
+        return replace(found, prior=from_data(stored["method"]["prior"], kinds, "prior")) if made else found
+
+    dtype = jnp.dtype(config.compute_dtype)
+    model = Model(module, example, lambda own: suited(own).prior, likelihood, fixed, convert, dtype)
+    chosen = suited(model.layout)
     _refuse_other_layout(model, config, folder.path)
     state = _state(model, chosen, config, folder, checkpoint)
     is_finished = (folder.path / "summary.json").is_file()

@@ -125,6 +125,8 @@ def fit(  # the one door: everything that a run can be told
     change = checked_augmentation(augment, found)
     held_out = held_out_of(method.calibration, len(found))
     begin = starting.prepare_start(start, network, model, found, held_out)
+    if begin is not None:  # its prior may be made of the weights
+        model, method = begin.model, replace(method, prior=begin.model.prior)
     units = find_task_units(model, method, found.example)
     if method.reduction is not None and method.reduction.must_measure:
         from ..export.unit_costs import with_measured_costs

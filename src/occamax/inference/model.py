@@ -2,6 +2,7 @@
 arise from what it puts out."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -90,6 +91,12 @@ class Model(eqx.Module):
         self.compute_dtype = jnp.dtype(compute_dtype)
         self.multiple = multiple
         self.recompute_activations = recompute_activations
+
+    def under(self, prior: Prior) -> "Model":
+        """The same network under another prior."""
+        changed = copy(self)
+        object.__setattr__(changed, "prior", prior)
+        return changed
 
     @property
     def latent_prior(self) -> LatentPrior:

@@ -36,6 +36,10 @@ class Prior(ABC):
         """Logarithms of the scales for a network with these weights: at one by default."""
         return jnp.zeros(self.scale_gammas(layout)[0].size)
 
+    def around(self, layout: Layout, weights: Float[np.ndarray, "weights"]) -> "Prior":
+        """This prior for a run that begins with these trained weights: another one only where it is made of them."""
+        return self
+
     def weights(
         self, layout: Layout, unit: Float[Array, "weights"], log_scales: Float[Array, "scales"]
     ) -> Float[Array, "weights"]:
@@ -121,33 +125,88 @@ class FanInPrior(LayerScaled):
         return _gain_centers(layout, 1.0)
 
 
+class Unscaled(Prior):
+    """Base of priors without scales, gains around one."""
+
+    def scale_gammas(self, layout):
+        return np.zeros(0), np.zeros(0)
+
+    def centers(self, layout):
+        return _gain_centers(layout, 1.0)
+
+
 @dataclass(frozen=True)
-class NormalPrior(Prior):
+class NormalPrior(Unscaled):
     """Normal(0, **std**²) for every weight, gains around one, and no scales to learn: what is called weight decay
-    elsewhere.
+    elsewhere. A tuple has a deviation for each layer, in the order of `Layout`.
 
     Raises:
-        ArgumentError: a deviation that is not positive.
+        ArgumentError: a deviation that is not positive, or another number of them than the network has layers.
 
     Examples:
         >>> ox.NaturalBMR(prior=ox.NormalPrior(0.3)).prior
         NormalPrior(std=0.3)
     """
 
-    std: float = 0.17
+    std: float | tuple[float, ...] = 0.17
 
     def __post_init__(self):
-        if not self.std > 0:
+        if isinstance(self.std, list):  # as read from a file
+            object.__setattr__(self, "std", tuple(self.std))
+        if not all(std > 0 for std in (self.std if isinstance(self.std, tuple) else (self.std,))):
             raise ArgumentError(f"std: {self.std!r} given; a deviation must be positive")
 
-    def scale_gammas(self, layout):
-        return np.zeros(0), np.zeros(0)
+    def weight_stds(self, layout, log_scales):
+        if not isinstance(self.std, tuple):
+            return jnp.full(layout.size, self.std, jnp.float32)
+        if len(self.std) != len(layout.blocks):
+            raise ArgumentError(
+                f"std: {len(self.std)} deviations given; the network has {len(layout.blocks)} layers: "
+                f"{', '.join(layout.names)}"
+            )
+        return layout.blocks_to_weights(jnp.asarray(self.std, jnp.float32))
+
+
+@dataclass(frozen=True)
+class TrainedPrior(Unscaled):
+    """A `NormalPrior` as wide as the weights that a run begins with want it: in each layer **width** times the root of
+    their mean square. A layer that is normalised works the same at any size, and a decayed one has become small: under
+    a prior of one width its noise would be many times its weights (`docs/howto/trained.md`). Only for a run with
+    `start`.
+
+    Raises:
+        ArgumentError: a width that is not positive; from `fit`, no trained weights to begin with.
+
+    Examples:
+        >>> method = ox.NaturalBMR(prior=ox.TrainedPrior(width=3.0))
+        >>> begun = ox.fit(
+        ...     network, (x, y), method=method, start=ox.Trained(), epochs=2, steps_per_epoch=2, progress=False
+        ... )
+        >>> len(begun.method.prior.std)  # a layer each
+        2
+    """
+
+    width: float = 3.0
+
+    def __post_init__(self):
+        if not self.width > 0:
+            raise ArgumentError(f"width: {self.width!r} given; it must be positive")
 
     def weight_stds(self, layout, log_scales):
-        return jnp.full(layout.size, self.std, jnp.float32)
+        raise ArgumentError(
+            "prior: TrainedPrior is made of trained weights, and this run begins with random ones; pass "
+            "start=ox.Trained(…), or take ox.NormalPrior()"
+        )
 
-    def centers(self, layout):
-        return _gain_centers(layout, 1.0)
+    def around(self, layout, weights):
+        """Layers without weights of their own size, such as gains that are all one, have a thousandth of what keeps
+        activations at their size."""
+        deviations = (weights - np.asarray(self.centers(layout))) ** 2
+        found = [
+            self.width * max(float(np.sqrt(np.mean(deviations[begin:end]))), 0.001 * block.fan_in**-0.5)
+            for block, (begin, end) in zip(layout.blocks, layout.bounds, strict=True)
+        ]
+        return NormalPrior(tuple(float(f"{std:.4g}") for std in found))
 
 
 @dataclass(frozen=True)

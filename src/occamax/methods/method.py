@@ -50,8 +50,8 @@ KINDS = {
 class Suited:
     """What is different in a method for networks that normalise their activations, or from trained weights. **prior**,
     **posterior**, **init**, **learning_rate**, **kl_weight**, **optimizer**, **batches** and **target_rate_factor**
-    take the place of the method's own, **evidence** that of its reduction; what is None stays. **trained_rate** is the
-    learning rate where such a run begins with trained weights.
+    take the place of the method's own, **evidence** that of its reduction; what is None stays. **trained** is what is
+    different again where such a run begins with trained weights.
 
     A normalising layer takes the scale out of the weights before it, so that they stand longer steps and more noise:
     natural gradients at a rate of .2 train a ResNet-20 far better than the first recipe, and lose two and three points
@@ -67,16 +67,16 @@ class Suited:
     prior: Prior | None = None
     posterior: PosteriorFamily | None = None
     init: Initializer | None = None
-    learning_rate: Any = None  # whatever is given, a Schedule once it is made; so are the next and the last
+    learning_rate: Any = None  # whatever is given, a Schedule once it is made; so are the next and the evidence
     kl_weight: Any = None
     optimizer: Any = None
     batches: Batches | None = None
     target_rate_factor: float | None = None
     evidence: Any = None
-    trained_rate: Any = None
+    trained: "Suited | None" = None
 
     def __post_init__(self):
-        for name in ("learning_rate", "kl_weight", "evidence", "trained_rate"):
+        for name in ("learning_rate", "kl_weight", "evidence"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_schedule(name, getattr(self, name)))
         if self.optimizer is not None:
@@ -84,17 +84,29 @@ class Suited:
         for name, (kind, example) in KINDS.items():
             if getattr(self, name, None) is not None:
                 _refuse_other(f"Suited: {name}", getattr(self, name), kind, example)
+        if self.trained is not None:
+            _refuse_other("Suited: trained", self.trained, Suited, "Suited(learning_rate=0.02), or None")
 
     def changes(self) -> dict[str, Any]:
         """The values of a method that it takes the place of, by name."""
-        others = ("evidence", "trained_rate")
+        others = ("evidence", "trained")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in others}
         return {name: value for name, value in own.items() if value is not None}
 
     def at_rate(self, rate: Schedule, factor: float) -> "Suited":
         """With so many times that learning rate, and its own from trained weights."""
-        trained = None if self.trained_rate is None else _scaled(self.trained_rate, factor)
-        return replace(self, learning_rate=_scaled(rate, factor), trained_rate=trained)
+        trained = self.trained
+        if trained is not None and trained.learning_rate is not None:
+            trained = replace(trained, learning_rate=_scaled(trained.learning_rate, factor))
+        return replace(self, learning_rate=_scaled(rate, factor), trained=trained)
+
+    def begun(self) -> "Suited":
+        """The same where a run begins with trained weights."""
+        own = self.trained
+        if own is None:
+            return self
+        evidence = self.evidence if own.evidence is None else own.evidence
+        return replace(self, **own.changes(), evidence=evidence, trained=None)
 
 
 @final
@@ -183,9 +195,7 @@ class Method:
         if not is_trained:
             return replace(self, trained=None)
         begun = self if self.trained is None else self._with(self.trained)
-        own = self.normalised
-        if own is not None and own.trained_rate is not None:
-            own = replace(own, learning_rate=own.trained_rate)
+        own = None if self.normalised is None else self.normalised.begun()
         return replace(begun, trained=None, normalised=own)
 
     def _with(self, own: Suited) -> "Method":

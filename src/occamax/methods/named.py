@@ -11,7 +11,7 @@ from ..inference.calibration import Calibration
 from ..inference.initializers import VarianceScaled
 from ..inference.optimizers import AdaBelief, AdamW, NaturalGradient, Optax, as_optimizer
 from ..inference.posteriors import MeanField, PointMass
-from ..inference.priors import FanInPrior, HorseshoePrior, NormalPrior
+from ..inference.priors import FanInPrior, HorseshoePrior, NormalPrior, TrainedPrior
 from ..inference.schedules import Affordable, Constant, Cosine, Geometric, Ramp
 from ..names import choose
 from ..reduction.criteria import Evidence
@@ -139,8 +139,9 @@ NATURAL = Suited(
     batches=Passes(),
 )
 LONG_STEPS = Cosine(0.2, warm_up=0.02)
-# At .2 an EfficientNet loses what it was pretrained for within 40 steps (`docs/howto/trained.md`)
-SHORT_STEPS = Cosine(0.02, warm_up=0.02)
+# Of normalised layers only the direction counts, and trained ones may be tiny: under a prior of one width a ResNet-20
+# forgets all it learnt, at any rate (`docs/howto/trained.md`)
+OWN_SIZE = Suited(prior=TrainedPrior(3.0), learning_rate=Cosine(0.02, warm_up=0.02))
 
 
 def BMR(**changes: Any) -> Method:  # noqa: N802
@@ -181,7 +182,7 @@ def BMR(**changes: Any) -> Method:  # noqa: N802
         factor = None if "target_rate_factor" in changes else 1.0
         evidence = None if "reduction" in changes else 0.0
         own["trained"] = replace(NATURAL, target_rate_factor=factor, evidence=evidence)
-        own["normalised"] = replace(own["trained"], learning_rate=LONG_STEPS, trained_rate=SHORT_STEPS)
+        own["normalised"] = replace(own["trained"], learning_rate=LONG_STEPS, trained=OWN_SIZE)
     return _make("bmr", own, changes)
 
 
@@ -205,7 +206,8 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
         "calibration": Calibration(),
     }
     if not changes.keys() & {"learning_rate", "optimizer"}:
-        own["normalised"] = Suited(learning_rate=LONG_STEPS, trained_rate=SHORT_STEPS)
+        kept = {"prior": None} if "prior" in changes else {}
+        own["normalised"] = Suited(learning_rate=LONG_STEPS, trained=replace(OWN_SIZE, **kept))
     return _make("bmr-natural", own, changes)
 
 
