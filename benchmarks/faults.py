@@ -2265,6 +2265,21 @@ UNROLLED = [
         ),
     ),
     *_of(
+        "experiment/hosts.py",
+        (
+            "hosts leave while the first saves",
+            'client.blocking_key_value_get("occamax/saved", DAYS)',
+            "pass",
+            "experiment/test_hosts.py::test_a_host_that_has_finished_ends_well_or_in_words",
+        ),
+        (
+            "the first waits for one that is lost",
+            'client.blocking_key_value_get(f"occamax/going/{number}", PARTING * 1000)',
+            'client.blocking_key_value_get(f"occamax/going/{number}", DAYS)',
+            "experiment/test_hosts.py::test_a_host_that_has_finished_ends_well_or_in_words",
+        ),
+    ),
+    *_of(
         "export/evidence.py",
         (
             "codes of a width may cost anything",

@@ -1,12 +1,13 @@
 """Hosts that are lost: two processes train one run together, with the vectors shared out, and one of them is killed,
 slowed, or cut off.
 
-    python benchmarks/lost_hosts.py [--kills 20] [--slow] [--link] [--lossy] [--out results/lost_hosts.jsonl]
+    python benchmarks/lost_hosts.py [--kills 20] [--ends 0] [--slow] [--link] [--lossy] [--out results/lost_hosts.jsonl]
 
 Each kill hits one of the two by itself, in a step, a save, an evaluation or at any moment. What is asked: the other
 ends with our words, how soon, and both go on afterwards. A run gets several kills; its end is compared bit for bit with
-that of a run of the same two hosts that was left alone. `--slow` stops one host for ten seconds: the run must go on by
-itself. `--link` (root, Linux) puts the hosts into two network namespaces and takes the link between them down.
+that of a run of the same two hosts that was left alone. `--ends` kills when the last epoch is over: the first host
+where it writes what the run leaves, either one where they part. `--slow` stops one host for ten seconds: the run must
+go on by itself. `--link` (root, Linux) puts the hosts into two network namespaces and takes the link between them down.
 `--lossy` has it drop packets: a twentieth or a fifth of them all the time, which the run must bear; all of one host's
 for good, or all for some seconds, upon which it goes on by itself or ends in our words within a minute. Exits with 1 if
 anything is lost.
@@ -33,8 +34,9 @@ from occamax.experiment.environment import environment
 
 HERE = Path(__file__).parent
 EPOCHS = 12
-PATIENCE, MINUTE = 180, 60  # seconds that hosts may take in all; within which a lost one is spoken of
+PATIENCE, MINUTE = 180, 60  # seconds that hosts may take in all; within which a lost one is spoken of or must have come
 MOMENTS = ("step", "save", "evaluation", "any")
+ENDS = (("weights", 0, 1), ("parting", 1, 1), ("parting", 0, 1))  # the moment, the host, the how manieth time
 WORDS = [
     *f"train fashion_mini kills:network bmr --epochs {EPOCHS} --steps 5 --batch 16 --samples 2".split(),
     "--shard-weights",
@@ -44,13 +46,13 @@ LOSSES: list[tuple[list[float], float | None]] = [
     ([0.05, 0.05], None), ([0.2, 0.2], None), ([1.0, 0.0], None), ([0.0, 1.0], None), ([1.0, 1.0], 8.0),
     ([1.0, 1.0], 20.0),
 ]  # fmt: skip
-OURS = ("go on with as many hosts as are left", "--resume")
+OURS = ("go on with as many hosts as are left", "--resume", "did not find one another", "everything is saved")
 
 
 def host(moment: str, count: int, words: list[str]) -> None:
     """One host, in a process of its own, that kills itself the `count`-th time that it comes to the moment."""
     from occamax.cli import main
-    from occamax.experiment import checkpoint
+    from occamax.experiment import checkpoint, hosts, run
     from occamax.experiment.program import Program
 
     def deadly(function: Any) -> Any:
@@ -63,6 +65,11 @@ def host(moment: str, count: int, words: list[str]) -> None:
 
         return called
 
+    hosts.JOINING = MINUTE  # both are started at once
+    if moment == "weights":
+        run.save_weights = deadly(run.save_weights)
+    if moment == "parting":
+        hosts._part = deadly(hosts._part)
     if moment == "save":
         checkpoint.save_parts = deadly(checkpoint.save_parts)
     if moment == "evaluation":
@@ -114,11 +121,10 @@ def ended(both: list, since: float | None = None, patience: float = PATIENCE) ->
     return time.perf_counter() - since, said
 
 
-def kill_once(path: Path, moment: str, rng: random.Random, inside: Any = None) -> dict[str, Any]:
-    """One kill, and how the other host ended."""
-    victim, count = rng.randrange(2), rng.randint(1, 3)
+def kill_once(path: Path, moment: str, victim: int, count: int, rng: random.Random) -> dict[str, Any]:
+    """One kill, of the victim when it comes to the moment the `count`-th time, and how the other host ended."""
     dying = None if moment == "any" else (victim, moment, count)
-    both = begin(path, *how(path), dying=dying, inside=inside)
+    both = begin(path, *how(path), dying=dying)
     if moment == "any":
         wanted, instant = lines(path) + rng.choice([0, 1, 2]), time.perf_counter() + rng.uniform(0.5, 12)
         while both[victim].poll() is None and (lines(path) < wanted or time.perf_counter() < instant):
@@ -225,9 +231,14 @@ def campaign(options: argparse.Namespace, place: Path) -> list[dict[str, Any]]:
     for done in range(0, options.kills, options.each):
         path = place / f"run{done}"
         for number in range(done, min(done + options.each, options.kills)):
-            note(kill_once(path, MOMENTS[number % len(MOMENTS)], rng))
+            note(kill_once(path, MOMENTS[number % len(MOMENTS)], rng.randrange(2), rng.randint(1, 3), rng))
         wrong = finish(path)
         note({"run": done, "not_resumed": wrong, "differs": [] if wrong else differences(path, alone)})
+    if options.ends:
+        for number in range(options.ends):
+            note(kill_once(place / "ends", *ENDS[number % len(ENDS)], rng))
+        wrong = finish(place / "ends")
+        note({"run": "ends", "not_resumed": wrong, "differs": [] if wrong else differences(place / "ends", alone)})
     if options.slow:
         note({**slow(place / "slow"), "differs": differences(place / "slow", alone)})
     if options.link:
@@ -245,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--each", type=int, default=5, help="kills a run")
+    parser.add_argument("--ends", type=int, default=0, help="kills at the end of one more run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--link", action="store_true")
@@ -256,6 +268,7 @@ def main() -> None:
     killed = [line for line in found if line.get("killed")]
     bad = [line for line in found if line.get("not_resumed") or line.get("differs") or line.get("in_words") is False]
     asked = f"--kills {options.kills} --each {options.each} --seed {options.seed}"
+    asked += f" --ends {options.ends}" * bool(options.ends)
     asked += " --slow" * options.slow + " --link" * options.link + " --lossy" * options.lossy
     beside = {
         line["moment"]: {name: value for name, value in line.items() if name not in ("moment", "said")}
@@ -263,9 +276,10 @@ def main() -> None:
         if line.get("moment") in ("slow", "link")
     }
     losses = [{k: v for k, v in line.items() if k not in ("moment", "said")} for line in found if "loss" in line]
+    moments = MOMENTS if not options.ends else (*MOMENTS, "weights", "parting")
     summary = {
         "command": f"python benchmarks/lost_hosts.py {asked}", "settings": " ".join(WORDS),
-        "kills": len(killed), "hit": {moment: sum(line["moment"] == moment for line in killed) for moment in MOMENTS},
+        "kills": len(killed), "hit": {moment: sum(line["moment"] == moment for line in killed) for moment in moments},
         "runs": sum("run" in line for line in found), "bad": len(bad),
         "longest": max((line["seconds"] for line in killed), default=None), **beside,
         **({"lossy": losses} if losses else {}), **environment(),

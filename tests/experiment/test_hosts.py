@@ -3,6 +3,7 @@ a made-up environment. Kubernetes tells how many there are by its API: a made-up
 of the first, which its name service would tell, is given as jax takes it from the environment."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,34 @@ import jax
 from occamax.experiment.hosts import join_hosts
 join_hosts(None, None, None)
 print(jax.process_index(), jax.process_count(), len(jax.devices()))
+"""
+END = """
+import os, signal, sys
+import jax
+from occamax.cli import _leave_other_hosts
+from occamax.experiment import hosts
+
+address, number, victim, moment = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+hosts.JOINING, hosts.PARTING = (1 if moment == "join" else 60), 1
+
+def die():
+    if number == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if moment == "join":
+    die()
+hosts.join_hosts(address, 2, number)
+with hosts.ending_together("go on"):
+    told = jax._src.distributed.global_state.client
+    if number == 0:  # it has still to save when the other has finished
+        told.blocking_key_value_get("finished", 60_000)
+    else:
+        told.key_value_set("finished", "")
+    if moment == "end":
+        die()
+    if number == victim:  # dies where all have heard that everything is saved
+        jax.distributed.shutdown = die
+_leave_other_hosts(0)
 """
 FIRST_PORT = 2**16 - 2**12  # from which jax counts the ports that it makes of a job's number
 
@@ -88,6 +117,28 @@ def test_processes_of_a_cluster_find_one_another(kubernetes):
         ]
         said = [process.communicate(timeout=120)[0].split() for process in both]
         assert said == [["0", "2", "2"], ["1", "2", "2"]]
+
+
+@pytest.mark.parametrize(
+    ("moment", "victim", "code", "says"),
+    [
+        ("join", 0, -signal.SIGABRT, "did not find one another"),
+        ("end", 0, -signal.SIGABRT, "What the run had saved is there; go on with as many hosts as are left:\n  go on"),
+        ("end", 1, 0, ""),
+        ("parted", 0, -signal.SIGABRT, "everything is saved"),
+    ],
+)
+def test_a_host_that_has_finished_ends_well_or_in_words(moment, victim, code, says):
+    """Whatever becomes of the other. What the first host has not saved is not finished."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    words = [[sys.executable, "-c", END, address, str(number), str(victim), moment] for number in range(2)]
+    both = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in words]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert both[victim].returncode == -signal.SIGKILL
+    assert both[1 - victim].returncode == code, said[1 - victim]
+    assert says in said[1 - victim]
 
 
 @pytest.fixture

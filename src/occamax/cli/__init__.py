@@ -49,12 +49,15 @@ def main() -> None:
         app()
     except OccamaxError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        _leave_other_hosts()
+        _leave_other_hosts(2)
         sys.exit(2)
+    except SystemExit as end:
+        _leave_other_hosts(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
 
 
-def _leave_other_hosts() -> None:
-    """Where hosts work together, an orderly exit would wait minutes for one that is gone."""
+def _leave_other_hosts(code: int) -> None:
+    """Where hosts are still joined, one of them is gone, and an orderly exit would wait minutes for it."""
     if "jax" in sys.modules and sys.modules["jax"].distributed.is_initialized():
         sys.stdout.flush()
-        os._exit(2)
+        os._exit(code)

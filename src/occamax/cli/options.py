@@ -39,5 +39,5 @@ def stoppable() -> Iterator[None]:
         print(stopped, file=sys.stderr)
         raise typer.Exit(128 + stopped.signum) from None
     except KeyboardInterrupt:
-        print("stopped at once; --resume continues from the last checkpoint", file=sys.stderr)
+        print("stopped at once; --resume continues from the last checkpoint, if there is one", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -113,7 +113,7 @@ def train(
     from ..experiment.callbacks import JsonLines
     from ..experiment.devices import choose_devices, is_first_host
     from ..experiment.folder import RunFolder
-    from ..experiment.hosts import join_hosts
+    from ..experiment.hosts import ending_together, join_hosts
     from ..experiment.starting import Trained
     from ..fitting import fit
     from ..networks import network_named
@@ -128,13 +128,13 @@ def train(
     numbers = [seed] if seeds is None else list(range(seeds))
     place = _run_path(data, network, method, out, seed, seeds)
     join_hosts(coordinator, num_processes, process_id)
-    where = choose_devices(devices, shard_weights)
-    if not resume and not overwrite and is_first_host():  # before data are read, which takes time
-        for path in [place] if seeds is None else [place / f"seed{number}" for number in numbers]:
-            RunFolder.refuse_existing(path)
-    read = open_stream if stream else load_data
-    dataset = read(data, data_dir=data_dir, target=target, task=task, test_share=test_share, size=image_size)
-    with stoppable():
+    with stoppable(), ending_together(_resume_command()):
+        where = choose_devices(devices, shard_weights)
+        if not resume and not overwrite and is_first_host():  # before data are read, which takes time
+            for path in [place] if seeds is None else [place / f"seed{number}" for number in numbers]:
+                RunFolder.refuse_existing(path)
+        read = open_stream if stream else load_data
+        dataset = read(data, data_dir=data_dir, target=target, task=task, test_share=test_share, size=image_size)
         fits = fit(
             source, dataset, chosen, epochs=epochs, steps_per_epoch=steps, batch_size=batch, seed=seed, seeds=seeds,
             micro_batches=micro_batches, recompute_activations=recompute_activations, compute_dtype=precision,
@@ -144,11 +144,11 @@ def train(
             progress=not (quiet or json_lines), how_to_resume=_resume_command(),
             on_epoch=JsonLines() if json_lines and is_first_host() else None,
         )  # fmt: skip
-    fits = [fitted for fitted in (fits if isinstance(fits, list) else [fits]) if fitted is not None]
-    together = _together(fits, dataset, place)
-    if not quiet:
-        _print_summaries(fits, json_lines)
-        _print_together(together, place, json_lines)
+        fits = [fitted for fitted in (fits if isinstance(fits, list) else [fits]) if fitted is not None]
+        together = _together(fits, dataset, place)
+        if not quiet:
+            _print_summaries(fits, json_lines)
+            _print_together(together, place, json_lines)
 
 
 def _together(fits: list, dataset: Any, place: Path) -> Any:

@@ -3,15 +3,22 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+from jax._src import distributed  # what hosts tell one another by; jax has no public name for it
 
-from ..errors import ArgumentError, OccamaxError, RunError
+from ..errors import ArgumentError, OccamaxError, RunError, StoppedError
 
+JOINING = 300  # seconds in which all hosts must have come
 SILENCE = 30  # seconds after which a host that nothing is heard of is lost; jax waits 100
+PARTING = 10  # seconds that the first host, when all is saved, gives the others to go
+DAYS = 10**9  # milliseconds: as long as it takes
+PARTED = "This run is over and everything is saved; another of its hosts was lost while they parted."
+_heirs: list[Callable[[str], None]] = []  # tells the child that speaks for this process what to say, see `_heir`
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,16 @@ def join_hosts(
         raise ArgumentError("--coordinator, --num-processes and --process-id belong together; give all three")
     if not 0 <= number < hosts:
         raise ArgumentError(f"--process-id: {number} given; it must lie from 0 to {hosts - 1}")
-    jax.distributed.initialize(coordinator, hosts, number, heartbeat_timeout_seconds=SILENCE)
+    _initialise(coordinator, hosts, number)
+
+
+def _initialise(*where: Any) -> None:
+    """jax ends a process whose others do not come."""
+    with _heir(
+        f"The hosts of this run did not find one another within {JOINING} s. Start all of them, with the address of "
+        "the first, which all must be able to reach."
+    ):
+        jax.distributed.initialize(*where, initialization_timeout=JOINING, heartbeat_timeout_seconds=SILENCE)
 
 
 def _join_cluster(cluster: Cluster, environment: Mapping[str, str]) -> None:
@@ -85,7 +101,7 @@ def _join_cluster(cluster: Cluster, environment: Mapping[str, str]) -> None:
             f"which they find the first: {cluster.missing}"
         )
     try:
-        jax.distributed.initialize(heartbeat_timeout_seconds=SILENCE)
+        _initialise()
     except (RuntimeError, ValueError) as error:
         said = (str(error) or repr(error)).splitlines()[0]
         raise ArgumentError(
@@ -97,12 +113,15 @@ def _join_cluster(cluster: Cluster, environment: Mapping[str, str]) -> None:
 @contextmanager
 def losses_explained(how_to_resume: str) -> Iterator[None]:
     """Where hosts work together: what one of them sees of another's end, in words, also where jax ends the process
-    itself. That is what a child is for, which speaks when this process ends without a word."""
-    if jax.process_count() == 1:
+    itself. That is what a child is for, which speaks when this process ends without a word. Does nothing inside
+    another."""
+    if distributed.global_state.num_processes == 1 or _heirs:
         yield
         return
     saved = f"What the run had saved is there; go on with as many hosts as are left:\n  {how_to_resume}"
-    with _heir(f"this host of the run was ended: another is gone or cannot be reached, or memory ran out. {saved}"):
+    words = f"this host of the run was ended: another is gone or cannot be reached, or memory ran out. {saved}"
+    with _heir(words) as tell:
+        _heirs.append(tell)
         try:
             yield
         except OccamaxError:
@@ -110,20 +129,63 @@ def losses_explained(how_to_resume: str) -> Iterator[None]:
         except (RuntimeError, ValueError, OSError) as error:  # what jax and orbax raise of a lost host is one of them
             said = (str(error) or repr(error)).splitlines()[0][:200]
             raise RunError(f"another host of this run is gone, or this one failed ({said}). {saved}") from error
+        finally:
+            _heirs.clear()
 
 
 @contextmanager
-def _heir(words: str) -> Iterator[None]:
-    """A child that says `words` if this process dies inside."""
-    shell = shutil.which("sh")
-    if shell is None:
-        yield
-        return
-    command = [shell, "-c", 'read -r line || printf "%s\\n" "$0" >&2', words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as heir:
-        assert heir.stdin is not None
+def ending_together(how_to_resume: str) -> Iterator[None]:
+    """Around all that a command does on several hosts: losses in words to the very end, which no host comes to before
+    the first has saved everything. A host that is still joined to others then has lost one; jax would wait for it."""
+    stopped = None
+    with losses_explained(how_to_resume):
         try:
             yield
+        except StoppedError as error:
+            stopped = error
+        if distributed.global_state.num_processes > 1:
+            _part(distributed.global_state.client, _heirs[-1])
+    if stopped is not None:
+        raise stopped
+
+
+def _part(client: Any, tell: Callable[[str], None]) -> None:
+    """The others stay until the first has saved everything. It waits until they have heard of that, but not for one
+    that is lost: whoever is lost from then on is no loss of this run."""
+    is_first, hosts = distributed.global_state.process_id == 0, distributed.global_state.num_processes
+    if is_first:
+        client.key_value_set("occamax/saved", "")
+    else:
+        client.blocking_key_value_get("occamax/saved", DAYS)
+    tell(PARTED)
+    try:
+        if not is_first:
+            client.key_value_set(f"occamax/going/{distributed.global_state.process_id}", "")
+        for number in range(1, hosts) if is_first else ():
+            client.blocking_key_value_get(f"occamax/going/{number}", PARTING * 1000)
+        jax.distributed.shutdown()
+    except RuntimeError:
+        return
+
+
+@contextmanager
+def _heir(words: str) -> Iterator[Callable[[str], None]]:
+    """A child that says `words`, or the line that it was told last, if this process dies inside."""
+    shell = shutil.which("sh")
+    if shell is None:
+        yield lambda _: None
+        return
+    script = 'while read -r line; do set -- "$line"; done; said=${1-$0}; [ -z "$said" ] || printf "%s\\n" "$said" >&2'
+    command = [shell, "-c", script, words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as heir:
+        pipe = heir.stdin
+        assert pipe is not None
+
+        def tell(line: str) -> None:
+            pipe.write(f"{line}\n")
+            pipe.flush()
+
+        try:
+            yield tell
         finally:
-            heir.stdin.write("well\n")
-            heir.stdin.flush()
+            tell("")
