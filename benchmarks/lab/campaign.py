@@ -13,8 +13,9 @@ Seen on an H200: XLA_FLAGS="--xla_gpu_enable_triton_gemm=false --xla_gpu_autotun
 XLA_PYTHON_CLIENT_PREALLOCATE=false; with these flags LeNet-5-Caffe, and LeNet in bfloat16, have a product that cuBLAS
 does not know. Under MPS (`nvidia-cuda-mps-control -d`) six ResNet-20s at once make 165 steps a second each, seventeen
 runs of all kinds 41: **six workers**. 50 × 500 steps are then 150 s. Seven with two of other kinds beside them made 80
-each. A process under MPS that is killed takes all others with it (an illegal address in each). What is long is a run
-folder, which goes on on another machine when it is in `--out` again. What is timed runs alone, first.
+each, with a ViT and a Mixer among them 60 to 95. A process under MPS that is killed takes all others with it (an
+illegal address in each); one that is sent SIGINT saves and ends by itself. What is long is a run folder, which goes on
+on another machine when it is in `--out` again. What is timed runs alone, first.
 """
 
 import argparse
@@ -164,52 +165,53 @@ def few() -> list[Job]:
 
 
 def timed() -> list[Job]:
-    return [Job("large", "large.py", HALF, 5, alone=True)]
+    words = ("--data", "fashion_mnist", "--epochs", "5", *HALF)  # 260 s, most of it to compile
+    return [Job("large", "large.py", words, 6, alone=True)]
 
 
 def runs() -> list[Job]:
-    """Whole run folders, to export at home; with a price for units, by weights: what time they take is another
-    machine's affair."""
-    priced = [
-        Job(f"run-{network}-units", "train", ("cifar10", network, "bmr", "--unit-price", price, *HALF))
-        for network, price in (("resnet20", "0.5"), ("vit", "0.03"), ("mixer", "0.03"))
-    ]
+    """A run folder to export at home; with a price for units, by weights: what time they take is another machine's
+    affair."""
+    words = ("cifar10", "vit", "bmr")
     return [
-        *priced,
-        Job("run-resnet20", "train", ("cifar10", "resnet20", "bmr", "--sparsity", "0.95", *HALF)),
-        Job("run-vit", "train", ("cifar10", "vit", "bmr", *HALF)),
-        Job("run-mixer", "train", ("cifar10", "mixer", "bmr", *HALF)),
+        Job("run-vit-units", "train", (*words, "--unit-price", "0.03", *HALF)),
+        Job("run-vit", "train", (*words, *HALF)),
     ]
 
 
 def from_trained() -> list[Job]:
-    """A tenth of the steps from trained weights, beside a run from scratch: how cold, on validation data."""
+    """A tenth of the steps from trained weights, beside a run from scratch: how cold, and at which rate, on validation
+    data. The prior is of each layer's own size (`TrainedPrior`)."""
     shared = ("--data", "cifar10", "--network", "resnet20", "--epochs", "50", "--steps", "500", "--no-test", *HALF)
     shared += ("--start-epochs", "50", "--start-set", *TUNED)
     first = Job("trained-resnet20-dense", "from_trained.py", (*shared, "--only", "dense"))
-    asked = ("--method", "bmr", "--sparsity", "0.9")
-    found = [first, Job("trained-resnet20-scratch", "from_trained.py", (*shared, "--only", "scratch", *asked))]
-    for beta in (1.0, 0.25, 0.05):
-        words = (*shared, "--only", "trained", "--method", "bmr-natural", "--sparsity", "0.9")
-        words += ("--set", f"kl_weight={beta}")
-        found.append(Job(f"trained-resnet20-{beta}", "from_trained.py", words, after=first.name))
-    found.append(  # the rate from random weights
-        replace(found[-2], name="trained-resnet20-long", words=(*found[-2].words, rate(0.2)))
-    )
+    told = ("--sparsity", "0.9")
+    found = [first, Job("trained-resnet20-scratch", "from_trained.py", (*shared, "--only", "scratch", *told))]
+    ways = {f"{beta}": (f"kl_weight={beta}",) for beta in (0.25, 0.05, 1.0)} | {
+        f"rate-{value}": (rate(value), "prior=TrainedPrior(3.0)") for value in (0.005, 0.05)
+    }
+    ways |= {f"width-{width}": (f"prior=TrainedPrior({width})",) for width in (1.0, 10.0)}
+    for name, changes in ways.items():
+        words = (*shared, "--only", "trained", "--method", "bmr-natural", *told, "--set", *changes)
+        found.append(Job(f"trained-resnet20-{name}", "from_trained.py", words, after=first.name))
+    plain = ("--only", "trained", "--method", "plain", *told, "--set", "optimizer=AdamW(1.2)")
+    for value in (1e-3, 3e-3):
+        words = (*shared, *plain, rate(value))
+        found.append(Job(f"trained-resnet20-magnitude-{value}", "from_trained.py", words, after=first.name))
     return found
 
 
 def small() -> list[Job]:
-    """Networks without norms, on validation data. How cold natural gradients should be there from random weights (the
-    recipe's .25 is far too cold on CIFAR-10's MLP: a training example costs a sixteenth of a held-out one), and from
-    those of tuned plain training, which has 22,000 steps, and what follows 2,500 (`docs/howto/trained.md`)."""
+    """Networks without norms, on validation data. How cold natural gradients should be there from random weights (.5 on
+    Fashion-MNIST, at least 1 and 2 on CIFAR-10: `study/how-cold-in-full-runs.jsonl`), and from those of tuned plain
+    training, which has 22,000 steps, and what follows 2,500 (`docs/howto/trained.md`)."""
     found = []
     places = [(data, network) for data in ("cifar10", "fashion_mnist") for network in ("mlp", "lenet")]
-    for data, network in places:
-        for beta in ("0.5", "1.0", "2.0"):
+    warmer = {("cifar10", "mlp"): ("2.0", "4.0"), ("cifar10", "lenet"): ("4.0",)}  # what a run before them left open
+    for (data, network), betas in warmer.items():
+        for beta in betas:
             words = (data, network, "bmr-natural", "--set", f"kl_weight={beta}", "--levels", "0.9")
             found.append(Job(f"cold-{data}-{network}-{beta}", "levels.py", words))
-        found.append(Job(f"cold-{data}-{network}-bmr", "levels.py", (data, network, "bmr", "--levels", "0.9")))
     for data, network in places:
         tuned = BEST_PLAIN[data, network]
         shared = ("--data", data, "--network", network, "--epochs", "25", "--steps", "1000", "--start-epochs", "22")
@@ -226,12 +228,7 @@ def small() -> list[Job]:
 def jobs() -> list[Job]:
     """By priority; what takes long comes early enough to end."""
     found = small()
-    found += [
-        augmented("cifar10", "bmr-natural", 0.9, 200, 0, FLIPPED),
-        augmented("cifar100", "bmr-natural", 0.8, 120, 0, FLIPPED),
-        augmented("cifar10", "bmr-natural", 0.0, 200, 0, FLIPPED),
-        augmented("cifar10", "bmr-natural", 0.9, 200, 1, FLIPPED),
-    ]
+    found += [augmented("cifar10", "bmr-natural", 0.9, 200, seed, FLIPPED) for seed in (1, 2)]
     opponent = ("cifar10", "resnet20", "plain", "--levels", "0.9", "--epochs", "200", *FLIPS, *HALF, "--test")
     tried = chosen_among()
     found += [job for job in tried if job.name.startswith("plainflips")]

@@ -248,6 +248,8 @@ def test_bmr_takes_natural_gradients_from_trained_weights():
     assert natural.suited_to(NORMALISED).prior == priors.TrainedPrior(3.0)
     own = NaturalBMR(prior=priors.NormalPrior(0.3)).begun(is_trained=True).suited_to(NORMALISED)
     assert own.prior == priors.NormalPrior(0.3)
+    slow = NaturalBMR(learning_rate=0.01).begun(is_trained=True).suited_to(NORMALISED)
+    assert (slow.prior, slow.learning_rate) == (priors.TrainedPrior(3.0), Constant(0.01))
     halved = BMR().at_rate(0.5).begun(is_trained=True).suited_to(NORMALISED)
     assert float(halved.learning_rate(0.02)) == pytest.approx(0.01)
 

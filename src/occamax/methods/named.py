@@ -205,9 +205,14 @@ def NaturalBMR(**changes: Any) -> Method:  # noqa: N802
         "reduction": PACED,
         "calibration": Calibration(),
     }
-    if not changes.keys() & {"learning_rate", "optimizer"}:
-        kept = {"prior": None} if "prior" in changes else {}
-        own["normalised"] = Suited(learning_rate=LONG_STEPS, trained=replace(OWN_SIZE, **kept))
+    has_rate, has_prior = bool(changes.keys() & {"learning_rate", "optimizer"}), "prior" in changes
+    trained = replace(
+        OWN_SIZE,
+        prior=None if has_prior else OWN_SIZE.prior,
+        learning_rate=None if has_rate else OWN_SIZE.learning_rate,
+    )
+    if not (has_rate and has_prior):
+        own["normalised"] = Suited(learning_rate=None if has_rate else LONG_STEPS, trained=trained)
     return _make("bmr-natural", own, changes)
 
 
