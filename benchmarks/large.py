@@ -93,7 +93,7 @@ def measure(options: argparse.Namespace) -> dict:
 def count_vectors(programs: dict[str, dict[str, float]]) -> None:
     """From now on every compiled program of a run notes, where that is the most so far, what was alive when it was
     called, its arguments with it, what it took for itself and what it gave back that is not in its arguments' place."""
-    compiled = Program.compile
+    compiled: Any = Program.compile
 
     def counting(program: Program, function: Any, *how: Any, **more: Any) -> Any:
         jitted, made = compiled(program, function, *how, **more), {}
@@ -113,7 +113,8 @@ def count_vectors(programs: dict[str, dict[str, float]]) -> None:
 
         return call
 
-    Program.compile = counting
+    replaced: Any = counting
+    Program.compile = replaced
 
 
 def table(lines: list[dict]) -> str:
