@@ -15,6 +15,7 @@ import floors
 import from_trained
 import groups
 import hosts
+import large
 import levels
 import loading
 import means
@@ -478,6 +479,8 @@ KINDS: dict[str, Callable[..., str]] = {
     "speed-gpu": speed_gpu,
     "speed-cpu": speed_cpu,
     "growth": growth,
+    "large": lambda path: large.table(trials.lines_of(path)),
+    "large-vectors": lambda path: large.vectors_table(trials.lines_of(path)),
     "scaling": scaling.table,
     "scaling-outlook": scaling.outlook,
 }

@@ -72,7 +72,7 @@ class Watch:
             self._add_afresh(before, record)
             return after, record
 
-        program.reduce = watched
+        program.reduce = program.reduce_untold = watched
         program.train_chunk = {steps: self._timed("steps", chunk) for steps, chunk in chunks.items()}
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -44,6 +44,7 @@ WITHOUT_THE_BOUND = {
         "loading",
         "speed-gpu",
         "growth",
+        "large-vectors",
         "scaling",
         "scaling-outlook",
         "floors",

@@ -237,7 +237,7 @@ def test_draws_that_differ_too_much_are_quietened():
     means = 2.0 * jax.random.normal(jax.random.key(5), start.posterior.mean.shape)
     state = start._replace(posterior=stack([IndependentNormals.around(own, 0.9) for own in means]))
     x = jnp.asarray(tiny_data(3000, seed=7)[0])
-    quiet = program._quietened(state, jnp.full(len(SEEDS), 0.5))
+    quiet = program.quietened(state, np.full(len(SEEDS), 0.5))
     truth = np.asarray(program.evaluate(quiet, x, jnp.zeros(3000, jnp.int32), 200).expectation, np.float64)
     for seed in range(len(SEEDS)):
         labels = (np.random.default_rng(3).random(3000) < truth[seed, :, 1]).astype(np.int32)

@@ -11,6 +11,7 @@ from occamax.inference.divergences import (
     gamma_log_density,
     lognormal_gamma_divergence,
     normal_divergence,
+    normal_divergences,
     normal_log_density,
 )
 
@@ -72,3 +73,15 @@ def test_gradients_are_finite_differences(x64, mean, std, shape, rate):
         for place in (0, 1):
             slope = jax.grad(function, place)(*at)
             assert np.isclose(slope, central(function, at, place), rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE)
+
+
+def test_slopes_of_a_sum_are_those_of_its_terms(x64):
+    """They are written by hand; what is not in the mask has none."""
+    mean, log_std = jnp.array([-1.2, 0.4, 0.0, 1.0]), jnp.log(jnp.array([0.1, 1.7, 0.6, 0.3]))
+    mask = jnp.array([True, True, True, False])
+    plain = lambda *at: 0.7 * jnp.sum(jnp.where(mask, normal_divergence(*at), 0.0))  # noqa: E731
+    ours = lambda *at: 0.7 * normal_divergences(*at, mask)  # noqa: E731
+    assert np.isclose(ours(mean, log_std), plain(mean, log_std), rtol=CLOSED_FORM)
+    for wanted, found in zip(*(jax.grad(one, (0, 1))(mean, log_std) for one in (plain, ours)), strict=True):
+        assert np.allclose(found, wanted, rtol=CLOSED_FORM, atol=1e-12)
+        assert found[3] == 0.0

@@ -38,7 +38,7 @@ class Pause(NamedTuple):
 
     state: State
     info: Info  # of the steps so far, the last axis the steps
-    record: Record | None  # of the reduction before the epoch
+    record: Record | None  # of the reduction before the epoch; see `Loop._told`
     before: State | None  # the state to go back to if that reduction is undone
     mask: Array | None  # before that reduction
 
@@ -98,10 +98,13 @@ class Loop:
             train_seconds = time.perf_counter() - began
             _stop_if_diverged(neg_elbo, epoch * self.program.budget.steps_per_epoch)
             state, figures, undone = self._judged(here, neg_elbo)
+            record = self._told(here, epoch)
+            del here  # and with it the state before the reduction: as many vectors as the state
             state = self._measured(state, figures, epoch + 1 == self.program.budget.epochs)
             seconds = time.perf_counter() - began
             metrics = [{"epoch": epoch + 1, **line, "seconds": seconds} for line in figures]
-            yield Epoch(epoch + 1, state, here.record, undone.tolist(), metrics, train_seconds)
+            yield Epoch(epoch + 1, state, record, undone.tolist(), metrics, train_seconds)
+            del record  # before the next is made
 
     def _reduced(self, state: State, epoch: int) -> Pause:
         """The state with which an epoch begins: reduced, if that is due, and with its KL weight."""
@@ -109,15 +112,27 @@ class Loop:
         due = self.reduction is not None and self.reduction.schedule.due(epoch, self.program.budget.epochs)
         if due and not self.guard.held.all():
             before = jax.tree.map(jnp.copy, state) if self.guard.is_on else None
-            mask = jnp.copy(state.mask)
-            progress = jnp.float32(epoch / self.program.budget.epochs)
-            state, record = self.program.reduce(state, progress, self._measured_on(epoch))
+            mask = jnp.copy(state.mask) if before is None else before.mask
+            reduce = self.program.reduce if before is None else self.program.reduce_untold
+            state, record = reduce(state, self._progress(epoch), self._measured_on(epoch))
             if before is not None and self.guard.held.any():  # some seeds sit this one out
                 state = choose(self.guard.held, before, state)
                 record = record._replace(mask=jnp.copy(state.mask))  # training takes the state's own over
         state = self.program.with_kl_weight(state)
         empty = jnp.zeros((len(self.program.seeds), 0))
         return Pause(state, Info(empty, empty, empty), record, before, mask)
+
+    def _told(self, here: Pause, epoch: int) -> Record | None:
+        """The whole record of the reduction before an epoch. Its ΔF is a vector as long as all weights: where the state
+        before the reduction is kept, it is made of that when it is wanted, and not held while the weights are trained.
+        """
+        if here.record is None or here.before is None or here.record.delta_f.size:
+            return here.record
+        delta_f, predicted = self.program.foretell(here.before, here.record.mask, self._progress(epoch))
+        return here.record._replace(delta_f=delta_f, predicted=predicted)
+
+    def _progress(self, epoch: int) -> Array:
+        return jnp.float32(epoch / self.program.budget.epochs)
 
     def _measured_on(self, epoch: int) -> Batch:
         """The training examples on which the reduction before this epoch is measured: others every time, the same ones
@@ -133,7 +148,8 @@ class Loop:
         state, done = here.state, [here.info]
         for chunk in self._chunks_left(here.info):
             if _steps(done) and self.should_stop():
-                raise PausedError(epoch, here._replace(state=state, info=_joined(done)))
+                record = self._told(here, epoch)
+                raise PausedError(epoch, here._replace(state=state, info=_joined(done), record=record))
             if self.feeder is None:
                 state, info = self.program.train_chunk[chunk](state, self.train)
             else:

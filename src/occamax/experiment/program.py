@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..data.held_out import HeldOut
 from ..errors import ArgumentError, ExportError
@@ -26,11 +26,12 @@ from ..evaluation import (
 )
 from ..inference.beginning import Beginning, first_posterior
 from ..inference.model import Model
+from ..inference.posteriors import Posterior
 from ..inference.recomputing import compiler_options
 from ..inference.schedules import Circumstances, first_nats_of, kl_weight_of
 from ..inference.training import EVALUATION_STREAM, Augment, Batch, Budget, Info, State, Stepper, start
 from ..methods import Method
-from ..reduction.reducing import Record, reduce
+from ..reduction.reducing import Record, believe, reduce
 from ..structure.units import Units
 from .devices import Devices
 from .starting import Start
@@ -73,11 +74,16 @@ class Program:
         self.reduce: Callable[[State, Array, Batch | None], tuple[State, Record]] = self.compile(
             self._reduction, 2, donate=True
         )
+        self.reduce_untold: Callable[[State, Array, Batch | None], tuple[State, Record]] = self.compile(
+            self._untold, 2, donate=True
+        )
+        self.foretell: Callable[[State, Array, Array], tuple[Array, Array]] = self.compile(self._foretold, 1, own=2)
         self._evaluate: Callable[[State, Array, Array, Array], Predictive] = self.compile(self._evaluation, 3)
         self.outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_draws, 1)
         self.mean_outputs: Callable[[State, Array], Array] = self.compile(self._outputs_of_mean, 1)
-        self._divided: Callable[[State, Array], State] = self.compile(self._with_outputs_divided, 0, own=2)
-        self._quietened: Callable[[State, Array], State] = self.compile(self._with_noise, 0, own=2)
+        # of the posterior alone: what does not change is not copied
+        self._divided: Callable[[Posterior, Array, Array], Posterior] = self.compile(self._outputs_divided, 0, own=3)
+        self._quietened: Callable[[Posterior, Array, Array], Posterior] = self.compile(_quietened, 0, own=3)
         self._kl_weight: Callable[[Array, Array, Array], Array] = self.compile(self._kl_weight_of, 0, own=3)
 
     def _reduction(self, state: State, progress: Array, examples: Batch | None) -> tuple[State, Record]:
@@ -85,10 +91,23 @@ class Program:
         assert how is not None
         share = self.devices.over_examples
         state, record = reduce(self.model, state, how, progress, self.task.units, examples, trained, share)
-        if self.devices.shard_weights:  # as long as the vectors that are spread, so that it is spread too
-            rest = self.model.latent_count - record.delta_f.size
-            record = record._replace(delta_f=jnp.pad(record.delta_f, (0, rest)))
-        return state, record
+        return state, record._replace(delta_f=self._filled(record.delta_f))
+
+    def _untold(self, state: State, progress: Array, examples: Batch | None) -> tuple[State, Record]:
+        """A reduction that does not say what was foretold, for which vectors would be held while it is measured."""
+        state, record = self._reduction(state, progress, examples)
+        return state, record._replace(delta_f=jnp.zeros(0), predicted=jnp.zeros(()))
+
+    def _foretold(self, state: State, mask: Array, progress: Array) -> tuple[Array, Array]:
+        """Of the reduction of this state after which a mask is left: ΔF of each weight, and that of those that went."""
+        assert self.method.reduction is not None
+        delta_f = believe(self.model, state, self.method.reduction, progress).delta_f
+        return self._filled(delta_f), jnp.sum(jnp.where(state.mask & ~mask, delta_f, 0.0))
+
+    def _filled(self, weights: Array) -> Array:
+        """A number a weight: with vectors that are spread, as long as they are, so that it is spread too."""
+        rest = self.model.latent_count - weights.size if self.devices.shard_weights else 0
+        return jnp.pad(weights, (0, rest)) if rest else weights
 
     def _evaluation(self, state: State, inputs: Array, targets: Array, num_samples: Array) -> Predictive:
         def ask(about: tuple[State, Array], inputs: Array, targets: Array) -> Predictive:
@@ -114,14 +133,8 @@ class Program:
 
         return self.devices.over_examples(ask, state, inputs, axis=1)
 
-    def _with_outputs_divided(self, state: State, temperature: Array) -> State:
-        return state._replace(posterior=with_outputs_divided(self.model, state.posterior, state.mask, temperature))
-
-    def _with_noise(self, state: State, factor: Array) -> State:
-        """Deviations go with the root of the KL weight wherever the data say more than the prior: what goes by the one
-        knows of the other."""
-        posterior = state.posterior.quieten(state.mask, factor)
-        return state._replace(posterior=posterior, kl_weight=state.kl_weight * factor**2)
+    def _outputs_divided(self, posterior: Posterior, mask: Array, temperature: Array) -> Posterior:
+        return with_outputs_divided(self.model, posterior, mask, temperature)
 
     def _kl_weight_of(self, mask: Array, step: Array, nats: Array) -> Array:
         now = Circumstances(step, self.budget.total_steps, jnp.sum(mask), self.task.held_out.trained, nats)
@@ -152,12 +165,19 @@ class Program:
         quiet, noise = state, None
         if calibration.log_noise_std is not None and state.posterior.has_deviations:
             noise = self._best_noise(state, inputs, targets)
-            quiet = self._quietened(state, jnp.asarray(noise, jnp.float32))
+            quiet = self.quietened(state, noise)
         after, found = self._at_best_temperatures(self.outputs, quiet, inputs, targets)
         if after is None:
             return state, unchanged
         lines = [{"temperature": temperature} for temperature in found]
         return after, lines if noise is None else [{**x, "noise": float(y)} for x, y in zip(lines, noise, strict=True)]
+
+    def quietened(self, state: State, factors: Float[np.ndarray, "seeds"]) -> State:
+        """The state with each seed's deviations multiplied. They go with the root of the KL weight wherever the data
+        say more than the prior: what goes by the one knows of the other."""
+        noise = jnp.asarray(factors, jnp.float32)
+        posterior = self._quietened(state.posterior, state.mask, noise)
+        return state._replace(posterior=posterior, kl_weight=self.place(state.kl_weight * noise**2))
 
     def _best_noise(self, state: State, inputs: Array, targets: Array) -> np.ndarray:
         """Each seed's factor on its deviations. The draws are the same for every factor, and each is judged at its own
@@ -168,7 +188,7 @@ class Program:
         log_std = calibration.log_temperature_std
 
         def cost(noise: np.ndarray) -> np.ndarray:
-            found = self.outputs(self._quietened(state, jnp.asarray(noise, jnp.float32)), inputs)
+            found = self.outputs(self.quietened(state, noise), inputs)
             hot = [math.log(best_temperature(outputs, targets, likelihood, log_std)) for outputs in found]
             pairs = zip(found, hot, strict=True)
             return np.array([float(temperature_cost(own, targets, likelihood, x, log_std)) for own, x in pairs])
@@ -195,7 +215,8 @@ class Program:
         before = ask(state, inputs)
         log_std, likelihood = self.method.calibration.log_temperature_std, self.model.likelihood
         found = [best_temperature(outputs, targets, likelihood, log_std) for outputs in before]
-        after = self._divided(state, jnp.asarray(found, jnp.float32))
+        posterior = self._divided(state.posterior, state.mask, jnp.asarray(found, jnp.float32))
+        after = state._replace(posterior=posterior)
         wanted = np.asarray(before) / np.reshape(found, (-1, 1, 1, 1))
         return after if is_as_wanted(ask(after, inputs), wanted) else None, found
 
@@ -245,6 +266,10 @@ class Program:
         posterior = first_posterior(self.model, family, beginning, kl_weight, largest)
         state = start(self.model, posterior, self.optimizer, key, nats)
         return state._replace(mask=mask, buffers=beginning.buffers)
+
+
+def _quietened(posterior: Posterior, mask: Array, factor: Array) -> Posterior:
+    return posterior.quieten(mask, factor)
 
 
 def believed(state: State) -> Believed:

@@ -191,6 +191,7 @@ class Session:
                     if pause is None or epoch.number > first + 1:
                         rates.append(program.budget.steps_per_epoch / epoch.train_seconds)
                     self._keep(epoch, writer, history, progress)
+                    del epoch  # and its record, before the next reduction makes another
             except PausedError as paused:
                 assert writer is not None
                 writer.pause(paused.epoch, paused.pause)

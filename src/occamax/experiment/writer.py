@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ class Writer:
         record = self.devices.on_first_host(epoch.record)
         content = self._content(state_leaves(epoch.state)) if is_due else None
         if is_first_host():
-            self.pending = self.pool.submit(self._write, epoch, content, record, began)
+            told = replace(epoch, record=None)  # what is on the devices is not held for the writing
+            self.pending = self.pool.submit(self._write, told, content, record, began)
 
     def _write(self, epoch: Epoch, content: Content | None, record: Record | None, began: float) -> None:
         for i, folder in enumerate(self.folders):

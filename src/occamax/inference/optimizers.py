@@ -172,7 +172,8 @@ class NaturalGradient(Optimizer):
             gradient = updates
             kept = self.momentum * state.momentum + (1.0 - self.momentum) * gradient.mean
             unbiased = kept / (1.0 - self.momentum ** (state.count + 1))
-            step = jnp.clip(params.std**2 * unbiased / temper, -self.largest_step, self.largest_step)
+            step = params.std * (params.std * unbiased / temper)  # no square: see `normal_divergence`
+            step = jnp.clip(step, -self.largest_step, self.largest_step)
             mean = -rate.at(state.count, steps) * step
             change = self.log_std_rate.at(state.count, steps) * gradient.log_std / temper
             change = jnp.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ArgumentError
-from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergence, normal_log_density
+from .divergences import gamma_log_density, lognormal_gamma_divergence, normal_divergences, normal_log_density
 from .noise import standard_normal
 
 
@@ -138,7 +138,7 @@ class IndependentNormals(Posterior):
     def divergence(self, prior, mask):
         mean, log_mean = _parts(self.mean, mask, prior)
         log_std, log_of_log_std = _parts(self.log_std, mask, prior)
-        cost = jnp.sum(jnp.where(mask, normal_divergence(mean, log_std), 0.0))
+        cost = normal_divergences(mean, log_std, mask)
         return cost + jnp.sum(lognormal_gamma_divergence(log_mean, jnp.exp(log_of_log_std), prior.shape, prior.rate))
 
     def forget(self, gone):

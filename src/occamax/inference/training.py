@@ -228,6 +228,8 @@ class Stepper:
         given = before, state.mask, state.buffers, batch, key, state.kl_weight
         gradient, (info, buffers) = self.share(whole, averages_draw, *given)
         temper = state.kl_weight / data_size
+        # The update waits for the objective: XLA would copy a posterior that is still read when it is written over
+        temper = jnp.where(jnp.isnan(info.neg_elbo), jnp.nan, temper)
         if self.curvature is not None:
             slope_at = partial(self._slope_by_curvature, given, temper, probes)
             nothing = partial(jnp.zeros_like, gradient.log_std)
