@@ -1022,6 +1022,18 @@ COMPACTION = [
     *_of(
         "structure/compaction.py",
         (
+            "channels go one by one",
+            "staying = np.flatnonzero(dead)[:missing]",
+            "staying = np.flatnonzero(dead)[:0]",
+            "structure/test_compaction.py::test_channels_go_four_at_a_time_where_there_are_many",
+        ),
+        (
+            "few channels stay for four",
+            "if left <= FEW or not missing",
+            "if not missing",
+            "structure/test_compaction.py::test_channels_go_four_at_a_time_where_there_are_many",
+        ),
+        (
             "constants before black edges",
             "varies = fact.value != 0 if padded else np.zeros(fact.value.shape, bool)",
             "varies = np.zeros(fact.value.shape, bool)",
@@ -1673,6 +1685,12 @@ EXPORT = [
             "return [_with(draft, made, node.outputs, scaled, bias * scale + shift)]",
             "return [_with(draft, made, node.outputs, scaled, bias + shift)]",
             "export/test_onnx.py::test_the_file_says_what_the_network_says",
+        ),
+        (
+            "a gain that is lost on the way to the scale",
+            'return [Node("mul", (small, number), (scale,)), Node("mul", (large, scale), node.outputs)]',
+            'return [Node("mul", (small, number), (scale,)), Node("mul", (large, small), node.outputs)]',
+            "export/test_onnx.py::test_a_norm_over_images_scales_by_the_smaller_array",
         ),
         (
             "black edges are standardised away",

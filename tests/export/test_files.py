@@ -17,7 +17,7 @@ from occamax.export import arrays_file
 from occamax.export.card import Card
 from occamax.export.exporting import Exportable, export_network, trained
 from occamax.export.instead import quantised
-from occamax.export.measuring import figures_of
+from occamax.export.measuring import figures_of, interleaved
 from occamax.export.posterior_file import mutual_information
 from occamax.export.predictor import FORMATS, open_export, open_posterior
 from occamax.export.rounding import Rounding
@@ -408,3 +408,21 @@ def test_nothing_is_unpickled():
         assert "import pickle" not in words
         assert "allow_pickle=True" not in words
         assert "eval(" not in words.replace("evaluate(", "")
+
+
+def test_what_takes_long_is_timed_once():
+    """A dense network in C is called for minutes, a hundred and twenty-eight examples one by one."""
+    now, called = [0.0], {"slow": 0, "quick": 0}
+
+    def taking(name, seconds):
+        def predict(inputs):
+            called[name] += 1
+            now[0] += seconds
+            return inputs
+
+        return predict
+
+    found = interleaved([taking("slow", 10.0), taking("quick", 0.001)], np.zeros(1), 0.01, lambda: now[0])
+    assert np.allclose(found, [10_000, 1])
+    assert called["slow"] == 1
+    assert called["quick"] >= 4

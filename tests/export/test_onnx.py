@@ -1,11 +1,14 @@
 """ONNX files: raw examples in, the network's own answers out, for any batch."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 
 from occamax.export.absorbing import TAKING
 from occamax.export.card import Card
@@ -147,6 +150,53 @@ def test_batch_statistics_go_into_the_layers():
     graph = bound(source)
     steps = operations(write_onnx(graph, named(source, graph)))
     assert not {"Sqrt", "Div", "Sub"} & set(steps)
+
+
+def test_a_sum_is_not_joined_with_the_norm_after_it(tmp_path):
+    """Where nothing else reads the sum, onnxruntime would do both in one operation, which is slow."""
+    source = exportable("mixer")
+    graph = bound(source)
+    card = named(source, graph)
+    joined = []
+    for as_usual in (True, False):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(tmp_path / f"{as_usual}.onnx")
+        onnxruntime.InferenceSession(write_onnx(graph, card, as_usual), options, providers=["CPUExecutionProvider"])
+        steps = [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
+        joined.append(steps.count("SkipLayerNormalization"))
+        assert steps.count("LayerNormalization") + joined[-1] == 3
+    assert joined == [1, 0]
+
+
+def response_normed(arrays, x):
+    """A convolution, filter response normalisation, swish, another convolution, the mean over all places."""
+    first, gain, shift, second = arrays
+    x = lax.conv(x, first, (1, 1), "SAME")
+    x = x * lax.rsqrt(jnp.mean(x * x, axis=(2, 3), keepdims=True) + 1e-6) * gain + shift
+    return lax.conv(jax.nn.silu(x), second, (1, 1), "SAME").mean((2, 3))
+
+
+def test_a_norm_over_images_scales_by_the_smaller_array():
+    """Scale and gain of a channel are multiplied first; the means over places are those of images."""
+    rng = np.random.default_rng(0)
+    shapes = [(4, 2, 3, 3), (4, 1, 1), (4, 1, 1), (3, 4, 3, 3)]
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    graph = trace_function(response_normed, arrays, jax.ShapeDtypeStruct((2, 6, 6), "float32"))
+    graph = graph.bind(dict(enumerate(arrays)))
+    card = Card(("a", "b", "c"), (2, 6, 6), "float32", "0")
+    contents = [write_onnx(graph, card, as_usual) for as_usual in (True, False)]
+    steps = [operations(content) for content in contents]
+    assert [each.count("GlobalAveragePool") for each in steps] == [0, 2]
+    assert [each.count("ReduceMean") for each in steps] == [2, 0]
+    small = onnx.shape_inference.infer_shapes(onnx.load_from_string(contents[1]))
+    sizes = {each.name: [d.dim_value for d in each.type.tensor_type.shape.dim[1:]] for each in small.graph.value_info}
+    made = [sizes.get(node.output[0]) for node in small.graph.node if node.op_type == "Mul"]
+    assert made.count([4, 1, 1]) == 1
+    inputs = rng.normal(size=(3, 2, 6, 6)).astype(np.float32)
+    found = [session(content).run(None, {"inputs": inputs})[0] for content in contents]
+    assert np.allclose(found[0], found[1], atol=1e-5)
+    assert np.allclose(found[0], evaluate(graph, [inputs])[0], atol=1e-5)
 
 
 def test_one_number_is_stored_once():

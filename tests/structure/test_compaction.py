@@ -158,6 +158,23 @@ def test_a_constant_channel_before_padding_stays_unless_it_is_zero(padding, bias
     assert difference(graph, small, (2, 8, 8)) < SAME
 
 
+@pytest.mark.parametrize(("channels", "dead", "after"), [(32, 3, 32), (32, 5, 28), (18, 1, 18), (16, 5, 11)])
+def test_channels_go_four_at_a_time_where_there_are_many(channels, dead, after, x64):
+    """A runtime is slower with 29 channels than with 32; of few each counts."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(channels, 2, 3, 3)), rng.normal(size=(3, channels, 3, 3))]
+    arrays[0][2 : 2 + dead] = 0
+
+    def network(arrays, x):
+        x = jax.nn.relu(jax.lax.conv(x, arrays[0], (1, 1), "SAME"))
+        return jax.lax.conv(x, arrays[1], (1, 1), "SAME").mean((2, 3))
+
+    graph = traced(network, arrays, (2, 6, 6))
+    small, report = compact(graph)
+    assert report[0].after == after
+    assert difference(graph, small, (2, 6, 6)) < SAME
+
+
 def test_a_dead_channel_of_a_residual_stream_goes_everywhere(x64):
     """Nothing writes to channel 2 but constants: it goes from the stem, the block and what reads the stream."""
     one = Traced("resnet", np.float64)

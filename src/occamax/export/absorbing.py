@@ -5,6 +5,7 @@ Both, and `pooled_conv`, are beyond the vocabulary of graphs and only for the ON
 
 import numpy as np
 
+from ..structure.cleaning import broadcast_shape
 from ..structure.graph import Node, Shape
 from ..structure.interpreter import apply
 from ..structure.vocabulary import ACTIVATIONS, UNARY
@@ -211,6 +212,22 @@ def merged(draft: Draft, node: Node) -> list[Node] | None:
         Node(op, (source, draft.constant(array.astype(np.float32))), (name,))
         for (op, array), source, name in zip(steps, sources, names, strict=False)
     ]
+
+
+def smaller_first(draft: Draft, node: Node) -> list[Node] | None:
+    """x · s · c with c known and s smaller than x, as a norm's scale and gain are: x · (s · c)."""
+    found = affine(draft, node) if node.op == "mul" else None
+    made = None if found is None else draft.alone(found[0], "mul")
+    if found is None or made is None or (shape := draft.shapes[made.output]) != draft.shapes[node.output]:
+        return None
+    for large, small in (made.inputs, made.inputs[::-1]):
+        own = draft.shapes[small]
+        fits = len(own) == len(shape) and broadcast_shape([own, found[1].shape]) == own
+        if small not in draft.constants and draft.shapes[large] == shape and own != shape and fits:
+            scale = draft.value(own, "float32")
+            number = draft.constant(found[1].astype(np.float32))
+            return [Node("mul", (small, number), (scale,)), Node("mul", (large, scale), node.outputs)]
+    return None
 
 
 def without_costly_taking(draft: Draft, node: Node) -> list[Node] | None:

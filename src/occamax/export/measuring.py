@@ -48,17 +48,22 @@ def latencies(
 def interleaved(
     predicts: Sequence[Predict], inputs: np.ndarray, seconds: float = 0.6, clock: Seconds = time.perf_counter
 ) -> list[float]:
-    """Milliseconds of one call of each of several, the median of calls in turn: other work meets them all.
-    `clock` may be that of the thread's own time, where a machine is busy."""
-    laps: list[list[float]] = [[] for _ in predicts]
-    for predict in predicts:
+    """Milliseconds of one call of each of several, the median of calls in turn: other work meets them all. One whose
+    first call takes longer than the `seconds` there are is not called again. `clock` may be that of the thread's own
+    time, where a machine is busy."""
+
+    def lap(predict: Predict) -> float:
+        start = clock()
         predict(inputs)
+        return clock() - start
+
+    firsts = [lap(predict) for predict in predicts]
+    laps: list[list[float]] = [[first] if first > seconds else [] for first in firsts]
+    brief = [(predict, own) for predict, own in zip(predicts, laps, strict=True) if not own]
     began = time.perf_counter()
-    while time.perf_counter() - began < seconds or len(laps[0]) < 3:
-        for predict, own in zip(predicts, laps, strict=True):
-            start = clock()
-            predict(inputs)
-            own.append(clock() - start)
+    while brief and (time.perf_counter() - began < seconds or len(brief[0][1]) < 3):
+        for predict, own in brief:
+            own.append(lap(predict))
     return [1e3 * float(np.median(own)) for own in laps]
 
 

@@ -274,4 +274,5 @@ RULES: dict[str, Rule] = {
     "argmin": _argument("ArgMin"),
     "cumsum": _cumsum,
     "layer_norm": _layer_norm,
+    "image_mean": _same("GlobalAveragePool"),
 }

@@ -1,7 +1,7 @@
 """Functions that a runtime has as one operation, found again: means, pooling, softmax, layer normalisation.
 
 The nodes made here are beyond the vocabulary of graphs and only for the ONNX writer:
-`reduce_mean` (axes), `window_mean` (as `window_sum`), `layer_norm` (x, gain, bias; axis, epsilon).
+`reduce_mean` (axes), `window_mean` (as `window_sum`), `layer_norm` (x, gain, bias; axis, epsilon), `image_mean` (x).
 """
 
 import math
@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from ..structure.graph import Node, Shape
+from ..structure.vocabulary import ELEMENTWISE
 from .draft import Draft
 
 POOLED = {"reduce_sum": "window_sum", "reduce_max": "window_max", "reduce_min": "window_min"}
@@ -189,3 +190,35 @@ def _is_square(draft: Draft, value: int, of: int) -> bool:
     if node is None or any(each != of for each in node.inputs):
         return False
     return node.op != "integer_pow" or node.attributes["exponent"] == 2
+
+
+def image_means(draft: Draft, node: Node) -> list[Node] | None:
+    """The mean over all places of images made by a convolution, whose layout the runtime keeps for it."""
+    if node.op != "reduce_mean" or draft.dtypes[node.output] != "float32":
+        return None
+    value, shape = node.inputs[0], draft.shapes[node.inputs[0]]
+    if len(shape) != 4 or node.attributes["axes"] != (2, 3):
+        return None
+    while (step := draft.made_by(value, *(ELEMENTWISE - {"select", "cast"}))) is not None:
+        value = next((each for each in step.inputs if draft.shapes[each] == shape), -1)
+    if draft.made_by(value, "conv") is None:
+        return None
+    mean = draft.value((*shape[:2], 1, 1), "float32")
+    first = Node("image_mean", node.inputs, (mean,))
+    return [first, Node("reshape", (mean,), node.outputs, {"shape": draft.shapes[node.output]})]
+
+
+def apart_from_sum(draft: Draft, node: Node) -> list[Node] | None:
+    """Layer normalisation right after a sum, as of tokens in one long row: onnxruntime joins the two where nothing else
+    reads the sum, and that takes eight times as long (1.31, profiled by hand)."""
+    if node.op != "layer_norm" or draft.alone(node.inputs[0], "add") is None:
+        return None
+    shape, axis = draft.shapes[node.inputs[0]], node.attributes["axis"]
+    if len(shape) != 3 or axis != 2 or shape[1] < 0 or shape[0] == 0:
+        return None
+    flat, normed = (draft.value((shape[0] * shape[1], shape[2]), "float32") for _ in range(2))
+    return [
+        Node("reshape", node.inputs[:1], (flat,), {"shape": draft.shapes[flat]}),
+        Node("layer_norm", (flat, *node.inputs[1:]), (normed,), node.attributes | {"axis": 1}),
+        Node("reshape", (normed,), node.outputs, {"shape": shape}),
+    ]

@@ -25,7 +25,10 @@ FASTER = (
     absorbing.after_layout,
     absorbing.without_costly_taking,
     absorbing.merged,
+    absorbing.smaller_first,
     absorbing.pooled_conv,
+    recognising.image_means,
+    recognising.apart_from_sum,  # the last: nothing is done by what it takes apart
 )
 
 
