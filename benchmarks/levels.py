@@ -17,9 +17,11 @@ from pathlib import Path
 
 import trials
 
-from occamax.command_words import method_from_words
+from occamax.command_words import augmentations, method_from_words
+from occamax.data.augment import as_augmentation
 from occamax.methods import Method
 from occamax.reduction import Magnitude, Score, SignalToNoise
+from occamax.storage.structured import to_data
 from occamax.structure.layout import Layout
 
 HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "ece_floor": "its floor", "sparsity": "pruned"}
@@ -81,14 +83,17 @@ def of_run(trial: trials.Trial, options: argparse.Namespace) -> dict:
     asked = {"data": trial.data, "network": trial.network, "compute_dtype": options.precision, "batch_size": 128}
     asked |= {"epochs": options.epochs, "steps_per_epoch": options.steps, "seed": options.first_seed}
     others = {name: config[name] for name, value in asked.items() if config[name] != value}
-    if others or config["settings"]["method"] not in [way.as_data() for way in ways] or not options.test:
-        raise SystemExit(f"{options.run} is another run: {others or 'its method, or --test, differs'}")
+    settings = config["settings"]
+    is_same = settings["method"] in [way.as_data() for way in ways]
+    is_same &= settings["augment"] == to_data(as_augmentation(augmentations(trial.augment)))
+    if others or not is_same or not options.test:
+        raise SystemExit(f"{options.run} is another run: {others or 'its method, augmentation, or --test, differs'}")
     known = [name for name in (*trials.FIGURES, "neg_elbo", "temperature", "noise", "ece_floor") if name in summary]
     figures = {name: round(summary[name], 4) for name in known}
     made = {name: summary[name] for name in ("versions", "device", "commit")}
     return {
         **figures, "each": {name: [value] for name, value in figures.items()}, "undone": summary["reductions_undone"],
-        "seconds": round(summary["seconds"]), "settings": config["settings"]["method"],
+        "seconds": round(summary["seconds"]), "settings": settings["method"],
         "command": trials.command(), **made,
     }  # fmt: skip
 
