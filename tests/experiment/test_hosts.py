@@ -129,8 +129,8 @@ def test_processes_of_a_cluster_find_one_another(kubernetes):
     ],
 )
 def test_a_host_that_has_finished_ends_well_or_in_words(moment, victim, code, says):
-    """Whatever becomes of the other. What the first host has not saved is not finished. When everything is saved, a host
-    that hears of the loss before jax ends it has ended well."""
+    """Whatever becomes of the other. What the first host has not saved is not finished. When all is saved, a host that
+    hears of the loss before jax ends it has ended well."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
